@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from fastapi import FastAPI
@@ -32,7 +32,7 @@ logger = logging.getLogger("penstock.console")
 _BUILD_SECONDS = 15.0
 
 
-def create_console(settings: ConsoleSettings, *, pages: Sequence[Page] = PAGES) -> RequestMiddleware:
+def create_console(settings: ConsoleSettings) -> RequestMiddleware:
     """Create the application. Its lifespan opens and closes the database."""
     console = ConsoleServices(settings)
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
@@ -41,11 +41,11 @@ def create_console(settings: ConsoleSettings, *, pages: Sequence[Page] = PAGES) 
     app.add_route(SIGN_IN, sign_in.sign_in, methods=["POST"])
     app.add_route("/sign-out", sign_in.sign_out, methods=["POST"])
     app.mount("/assets", StaticFiles(directory=DIRECTORY))
-    for page in pages:
+    for page in PAGES:
         ui.page(page.path, title=f"{page.title} · Penstock", response_timeout=_BUILD_SECONDS)(
-            _page_handler(console, page, pages)
+            _page_handler(console, page)
         )
-    _register_error_pages(console, pages)
+    _register_error_pages(console)
     # Without this, Quasar shows a loading bar for each HTTP request of the browser.
     nicegui_app.config.quasar_config["loadingBar"]["skipHijack"] = True
     ui.run_with(
@@ -74,19 +74,14 @@ def create_console(settings: ConsoleSettings, *, pages: Sequence[Page] = PAGES) 
     return RequestMiddleware(SignInMiddleware(app, console), settings.server, ServerMetrics(), lifespan)
 
 
-def _register_error_pages(console: ConsoleServices, pages: Sequence[Page]) -> None:
-    async def build_not_found(view: View) -> None:
-        elements.empty_state("Page not found", "Choose a page from the navigation.", icon="explore_off")
-
-    not_found = Page("", "Not found", "explore_off", build_not_found)
-
+def _register_error_pages(console: ConsoleServices) -> None:
     async def show_not_found(request: Request, _: Exception) -> Response:
         if not hasattr(request.state, "viewer"):
             return PlainTextResponse("not found", status_code=404)
         with Client(ui.page(""), request=request) as client:
             view = View(console, request.state.viewer, request, client)
-            with layout(view, not_found, pages):
-                await not_found.build(view)
+            with layout(view, "Not found"):
+                elements.empty_state("Page not found", "Choose a page from the navigation.", icon="explore_off")
         return client.build_response(request, 404)
 
     def show_failure(error: Exception) -> None:
@@ -103,10 +98,10 @@ def _register_error_pages(console: ConsoleServices, pages: Sequence[Page]) -> No
     nicegui_app.on_page_exception(show_failure)
 
 
-def _page_handler(console: ConsoleServices, page: Page, pages: Sequence[Page]) -> Callable[[Request], object]:
+def _page_handler(console: ConsoleServices, page: Page) -> Callable[[Request], object]:
     async def show_page(request: Request) -> None:
         view = View(console, request.state.viewer, request, ui.context.client)
-        with layout(view, page, pages):
+        with layout(view, page.title):
             if page.needs_all and not view.can_see_all:
                 elements.empty_state(
                     "Not for your key",

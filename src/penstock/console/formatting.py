@@ -9,20 +9,15 @@ from zoneinfo import ZoneInfo
 from penstock.core.formatting import duration, number
 
 
-def find_zone(name: str) -> tzinfo:
-    """Return a time zone by name; UTC if this machine does not know it."""
-    try:
-        return ZoneInfo(name)
-    except (KeyError, ValueError, OSError):
-        return UTC
-
-
 class TimeFormatter:
-    """Formats times in one time zone."""
+    """Formats times in a time zone; in UTC if this machine does not know the zone."""
 
     def __init__(self, zone: str) -> None:
-        self.zone = find_zone(zone)
-        self.name = zone if self.zone is not UTC else "UTC"
+        self.zone: tzinfo
+        try:
+            self.name, self.zone = zone, ZoneInfo(zone)
+        except (KeyError, ValueError, OSError):
+            self.name, self.zone = "UTC", UTC
 
     def full(self, moment: datetime | None) -> str:
         """Format with the date: ``2026-03-01 14:05:09``."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from nicegui import ui
 
 from penstock.console.assets import asset_url
-from penstock.console.page import Page, View
+from penstock.console.page import View
+from penstock.console.registry import PAGES
 from penstock.console.widgets.elements import badge, element, set_badge, text
 
 #: HTML in the head of every page.
@@ -23,16 +24,16 @@ document.addEventListener("visibilitychange", () => emitEvent("penstock_hidden",
 
 
 @contextmanager
-def layout(view: View, page: Page, pages: Sequence[Page]) -> Iterator[None]:
-    """Create the layout of a page. Elements that are created inside become its content."""
+def layout(view: View, title: str) -> Iterator[None]:
+    """Create the layout of the page with this title. Elements that are created inside become its content."""
     ui.add_head_html(HEAD)
     ui.run_javascript(_ON_LOAD)
     ui.on("penstock_hidden", lambda event: view.set_hidden(bool(event.args)))
     with element("div", "ps-layout"):
-        _navigation(view, page, pages)
+        _navigation(view, title)
         with element("main", "ps-main ps-stack", id="main", tabindex="-1"):
             with element("header", "ps-row ps-between"):
-                text(page.title, tag="h1")
+                text(title, tag="h1")
                 _connection_state(view)
             yield
             with element("footer", "ps-row ps-phone"):
@@ -40,17 +41,17 @@ def layout(view: View, page: Page, pages: Sequence[Page]) -> Iterator[None]:
     view.start_session_checks()
 
 
-def _navigation(view: View, current: Page, pages: Sequence[Page]) -> None:
+def _navigation(view: View, current: str) -> None:
     with element("nav", "ps-nav", aria_label="Pages"):
         with element("a", "ps-row ps-brand ps-desktop", href="/", aria_label="Penstock"):
             element("img", src=asset_url("icon.svg"), alt="", width="24", height="24")
             text("Penstock")
         with element("ul", "ps-pages"):
-            for page in pages:
+            for page in PAGES:
                 if page.needs_all and not view.can_see_all:
                     continue
                 with element("li"):
-                    current_page = {"aria_current": "page"} if page is current else {}
+                    current_page = {"aria_current": "page"} if page.title == current else {}
                     with element("a", "ps-nav-item", href=page.path, aria_label=page.title, **current_page):
                         ui.icon(page.icon).props("aria-hidden=true")
                         text(page.title, "ps-desktop")

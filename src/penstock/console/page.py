@@ -35,8 +35,6 @@ from penstock.console.auth.middleware import SIGN_IN
 from penstock.console.formatting import TimeFormatter
 from penstock.console.polling import EXPECTED_ERRORS, PollSubscription
 from penstock.console.services import ConsoleServices, Viewer
-from penstock.db.pool import Database
-from penstock.log.log import Log
 from penstock.server.auth.audit import AuditEntry
 from penstock.server.auth.authorize import client_address
 from penstock.server.auth.identity import Role
@@ -75,6 +73,8 @@ class View:
 
     def __init__(self, console: ConsoleServices, viewer: Viewer, request: Request, client: Client) -> None:
         self.console = console
+        self.log = console.log
+        self.database = console.database
         self.viewer = viewer
         self.client = client
         #: The query string.
@@ -89,14 +89,6 @@ class View:
         client.on_connect(lambda: self._set_connected(True))
         client.on_disconnect(lambda: self._set_connected(False))
         client.on_delete(self._close)
-
-    @property
-    def log(self) -> Log:
-        return self.console.log
-
-    @property
-    def database(self) -> Database:
-        return self.console.database
 
     def can_see(self, queue: str) -> bool:
         """Return whether the viewer has access to a queue."""

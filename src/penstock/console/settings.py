@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from penstock.core.errors import ConfigurationError
-from penstock.core.settings import Settings
+from penstock.core.settings import Settings, parse_integer
 from penstock.server.settings import ServerSettings
 
 DEFAULT_PORT = 6633
@@ -50,12 +50,15 @@ class ConsoleSettings:
 
         The console has its own address. It shares the other settings with the server.
         """
+        port_variable = "PENSTOCK_CONSOLE_PORT"
         variables = {name: value.strip() for name, value in environ.items() if value.strip()}
         server = ServerSettings.from_env(
             core,
             environ,
             host=host or variables.get("PENSTOCK_CONSOLE_HOST", "127.0.0.1"),
-            port=port if port is not None else _port(variables.get("PENSTOCK_CONSOLE_PORT")),
+            port=parse_integer(port_variable, variables.get(port_variable, str(DEFAULT_PORT)))
+            if port is None
+            else port,
             require_access=require_access,
             workers=1,
             stop_seconds=_STOP_SECONDS,
@@ -63,12 +66,3 @@ class ConsoleSettings:
         )
         secret = variables.get("PENSTOCK_CONSOLE_SECRET")
         return cls(server) if secret is None else cls(server, secret)
-
-
-def _port(text: str | None) -> int:
-    if text is None:
-        return DEFAULT_PORT
-    try:
-        return int(text)
-    except ValueError:
-        raise ConfigurationError(f"PENSTOCK_CONSOLE_PORT is {text!r}: set it to a whole number, in digits") from None

@@ -103,10 +103,10 @@ def test_cycles_show_phases_and_errors(page: Page) -> None:
 def test_query_is_paused_and_resumed(page: Page, console: ConsoleProcess) -> None:
     page.goto(f"/queries?query={NAME}")
     page.get_by_role("button", name="Pause").click()
-    expect(page.locator("main > :not(header) .ps-badge").first).to_have_text("paused")
+    expect(page.locator(".ps-badge:not([role=status] *)").first).to_have_text("paused")
     assert run_with_log(console.database_url, is_paused)
     page.get_by_role("button", name="Resume").click()
-    expect(page.locator("main > :not(header) .ps-badge").first).to_have_text("running")
+    expect(page.locator(".ps-badge:not([role=status] *)").first).to_have_text("running")
     assert not run_with_log(console.database_url, is_paused)
 
 

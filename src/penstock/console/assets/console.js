@@ -45,9 +45,7 @@
       const order = system.matches ? ["system", "light", "dark"] : ["system", "dark", "light"];
       writeCookie("penstock_theme", order[(order.indexOf(chosen()) + 1) % 3]);
       apply();
-      return chosen();
     },
-    chosen,
     async copy(text, button) {
       try {
         await navigator.clipboard.writeText(text);

@@ -26,21 +26,18 @@ class HealthIssue:
     tone: Literal["bad", "warn", "info"]
     message: str
     href: str
+    #: Viewers without access to the queue do not see the problem; without a queue, they need access to all queues.
+    queue: str | None = None
 
 
 def find_health_issues(
     snapshot: OverviewSnapshot, can_see: Callable[[str], bool], can_see_all: bool
 ) -> list[HealthIssue]:
     """Return the problems that the viewer can see, most severe first."""
-    issues = [
-        *_queue_issues(snapshot, can_see),
-        *_sink_issues(snapshot, can_see),
-        *_dead_letter_issues(snapshot, can_see),
-        *_group_issues(snapshot, can_see),
-    ]
-    if can_see_all:
-        issues += [*_alert_issues(snapshot), *_query_issues(snapshot)]
-    return sorted(issues, key=lambda issue: _SEVERITY[issue.tone])
+    finders = (_queue_issues, _sink_issues, _dead_letter_issues, _group_issues, _alert_issues, _query_issues)
+    issues = [issue for find_issues in finders for issue in find_issues(snapshot)]
+    visible = [issue for issue in issues if (can_see_all if issue.queue is None else can_see(issue.queue))]
+    return sorted(visible, key=lambda issue: _SEVERITY[issue.tone])
 
 
 def _alert_issues(snapshot: OverviewSnapshot) -> Iterator[HealthIssue]:
@@ -68,15 +65,15 @@ def _query_issues(snapshot: OverviewSnapshot) -> Iterator[HealthIssue]:
             yield HealthIssue("warn", f"Query {query} is paused{waiting}", href)
 
 
-def _dead_letter_issues(snapshot: OverviewSnapshot, can_see: Callable[[str], bool]) -> Iterator[HealthIssue]:
+def _dead_letter_issues(snapshot: OverviewSnapshot) -> Iterator[HealthIssue]:
     for (queue, group), count in snapshot.values(database_metrics.DEAD_LETTERS).items():
-        if can_see(queue) and count:
+        if count:
             letters = "dead letter" if count == 1 else "dead letters"
             message = f"{formatting.number(count)} {letters} of {group} in {queue}"
-            yield HealthIssue("warn", message, url_for("/dead-letters", queue=queue))
+            yield HealthIssue("warn", message, url_for("/dead-letters", queue=queue), queue)
 
 
-def _queue_issues(snapshot: OverviewSnapshot, can_see: Callable[[str], bool]) -> Iterator[HealthIssue]:
+def _queue_issues(snapshot: OverviewSnapshot) -> Iterator[HealthIssue]:
     counts = snapshot.values(database_metrics.GROUP_COUNTS)
     depths: dict[str, float] = {}
     for (queue, group), lag in snapshot.values(database_metrics.GROUP_LAG).items():
@@ -84,30 +81,30 @@ def _queue_issues(snapshot: OverviewSnapshot, can_see: Callable[[str], bool]) ->
             depths[queue] = max(depths.get(queue, 0), lag)
     for queue, depth in depths.items():
         limit = snapshot.limits.get(queue)
-        if limit and can_see(queue) and depth >= limit * _NEARLY_FULL:
+        if limit and depth >= limit * _NEARLY_FULL:
             is_full = depth >= limit
             level = "full" if is_full else f"{depth / limit:.0%} full"
             message = f"{queue} is {level}: {formatting.number(depth)} events are waiting"
-            yield HealthIssue("bad" if is_full else "warn", message, url_for("/queues", queue=queue))
+            yield HealthIssue("bad" if is_full else "warn", message, url_for("/queues", queue=queue), queue)
 
 
-def _sink_issues(snapshot: OverviewSnapshot, can_see: Callable[[str], bool]) -> Iterator[HealthIssue]:
+def _sink_issues(snapshot: OverviewSnapshot) -> Iterator[HealthIssue]:
     lags = snapshot.values(database_metrics.GROUP_LAG)
     for (queue, sink), is_running in snapshot.values(database_metrics.SINK_RUNNING).items():
         lag, href = lags.get((queue, sink), 0), url_for("/queues", queue=queue, group=sink)
-        if not can_see(queue) or not lag:
+        if not lag:
             continue
         failure = snapshot.failing_sinks.get((queue, sink))
         if not is_running:
             message = f"Sink {sink} of {queue} is not running: {formatting.number(lag)} events are waiting"
-            yield HealthIssue("info", message, href)
+            yield HealthIssue("info", message, href, queue)
         elif failure is not None:
             state = "failed too often and is resting" if failure.is_resting else "is failing"
             message = f"Sink {sink} of {queue} {state}: {_first_line(failure.error)}"
-            yield HealthIssue("bad" if failure.is_resting else "warn", message, href)
+            yield HealthIssue("bad" if failure.is_resting else "warn", message, href, queue)
 
 
-def _group_issues(snapshot: OverviewSnapshot, can_see: Callable[[str], bool]) -> Iterator[HealthIssue]:
+def _group_issues(snapshot: OverviewSnapshot) -> Iterator[HealthIssue]:
     counts = snapshot.values(database_metrics.GROUP_COUNTS)
     running = snapshot.values(database_metrics.QUERY_RUNNING)
     sinks = snapshot.values(database_metrics.SINK_RUNNING)
@@ -115,9 +112,9 @@ def _group_issues(snapshot: OverviewSnapshot, can_see: Callable[[str], bool]) ->
         # _query_issues and _sink_issues report these.
         if not running.get((group,), 1) or not sinks.get((queue, group), 1) or (queue, group) in snapshot.failing_sinks:
             continue
-        if counts.get((queue, group)) and can_see(queue) and oldest > _BEHIND_SECONDS:
+        if counts.get((queue, group)) and oldest > _BEHIND_SECONDS:
             message = f"{group} is {formatting.duration(oldest)} behind in {queue}"
-            yield HealthIssue("warn", message, url_for("/queues", queue=queue))
+            yield HealthIssue("warn", message, url_for("/queues", queue=queue), queue)
 
 
 def _first_line(error: str) -> str:

@@ -43,9 +43,7 @@ async def build(view: View) -> None:
         elements.empty_state(f"Query {name} has no windows", "It does not exist, or it has not started yet.")
         return
     query = query or queries[0]
-    forms.tabs(
-        "Queries", query.name, {query.name: (query.name, url_for("/live", query=query.name)) for query in queries}
-    )
+    forms.tabs("Queries", query.name, {query.name: url_for("/live", query=query.name) for query in queries})
     await _LiveBoard(view, query, await read_columns(view.database, query)).build()
 
 

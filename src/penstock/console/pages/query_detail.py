@@ -91,9 +91,8 @@ class QueryDetail:
         self._build_tiles()
         with elements.card("Time per cycle", hint=f"the last {_CHART_CYCLES} cycles"):
             self._phases = StackedBarChart("Milliseconds of each phase of the last cycles")
-        self._failures = elements.element("div", "ps-stack")
-        self._failures.set_visibility(False)
-        self._shown_failures: list[tuple[int, str | None]] = []
+        with elements.card("Failed cycles", hint="each was retried from its start") as self._failure_card:
+            self._failures = DataTable("Errors", _failure_columns(self._view.times))
         with elements.card("Cycles"):
             self._cycles = DataTable("Cycles", _cycle_columns(self._view.times))
         await self._view.poll(("query", self._name), lambda: read_query(self._view, self._name), self._show)
@@ -124,17 +123,15 @@ class QueryDetail:
             self._dead = elements.tile("Dead letters")
 
     async def _pause(self) -> None:
-        view = self._view
         done = f"{self._name} finishes its cycle and pauses"
-        async with view.action("POST /v1/queries/{query}/pause", Role.ADMIN, subject=self._name, done=done):
-            await commands.pause(view.database, self._name)
+        async with self._view.action("POST /v1/queries/{query}/pause", Role.ADMIN, subject=self._name, done=done):
+            await commands.pause(self._view.database, self._name)
             self._show_state("paused", is_paused=True)
 
     async def _resume(self) -> None:
-        view = self._view
         done = f"{self._name} resumes"
-        async with view.action("POST /v1/queries/{query}/resume", Role.ADMIN, subject=self._name, done=done):
-            await commands.resume(view.database, self._name)
+        async with self._view.action("POST /v1/queries/{query}/resume", Role.ADMIN, subject=self._name, done=done):
+            await commands.resume(self._view.database, self._name)
             self._show_state("running", is_paused=False)
 
     def _show_state(self, state: str, *, is_paused: bool) -> None:
@@ -149,7 +146,8 @@ class QueryDetail:
         self._show_tiles(query)
         self._pipeline.show(info.description, _input_rate(query.cycles), _output_rate(query.cycles), query.groups)
         self._show_cycles(query.cycles)
-        self._show_failures(query.failures)
+        self._failure_card.set_visibility(bool(query.failures))
+        self._failures.set(query.failures)
 
     def _show_tiles(self, query: QueryData) -> None:
         info, activity, times = query.info, query.activity, self._view.times
@@ -180,20 +178,6 @@ class QueryDetail:
         )
         self._cycles.set(cycles[:_TABLE_CYCLES])
 
-    def _show_failures(self, failures: Sequence[CycleRecord]) -> None:
-        errors = [(cycle.cycle, cycle.error) for cycle in failures]
-        if errors == self._shown_failures:
-            return
-        self._shown_failures = errors
-        self._failures.clear()
-        self._failures.set_visibility(bool(failures))
-        if failures:
-            with self._failures, elements.card("Failed cycles", hint="each was retried from its start"):
-                for cycle in failures:
-                    planned_at = self._view.times.full(cycle.planned_at)
-                    elements.text(f"Cycle {formatting.number(cycle.cycle)}, {planned_at}", "ps-muted ps-small")
-                    elements.text(cycle.error, "ps-error ps-mono", tag="p")
-
 
 def _cycle_columns(times: TimeFormatter) -> list[TableColumn[CycleRecord]]:
     return [
@@ -206,6 +190,14 @@ def _cycle_columns(times: TimeFormatter) -> list[TableColumn[CycleRecord]]:
         number_column("Windows closed", lambda cycle: formatting.number(cycle.windows)),
         number_column("Late", lambda cycle: formatting.number(cycle.late)),
         number_column("Dead letters", lambda cycle: formatting.number(cycle.dead)),
+    ]
+
+
+def _failure_columns(times: TimeFormatter) -> list[TableColumn[CycleRecord]]:
+    return [
+        number_column("Cycle", lambda cycle: formatting.number(cycle.cycle)),
+        TableColumn("Planned", lambda cycle: TableCell(times.full(cycle.planned_at), classes="ps-nowrap")),
+        TableColumn("Error", lambda cycle: TableCell(cycle.error or "", classes="ps-error ps-mono")),
     ]
 
 

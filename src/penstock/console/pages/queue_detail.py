@@ -40,15 +40,10 @@ async def build(view: View, name: str) -> None:
         push_event.push_button(view, name)
     forms.tabs(
         "Queue tabs",
-        tab,
+        tab.capitalize(),
         {
-            tab_name: (title, url_for(PATH, queue=name, tab=tab_name if tab_name != "groups" else None))
-            for tab_name, title in (
-                ("groups", "Groups"),
-                ("partitions", "Partitions"),
-                ("events", "Events"),
-                ("options", "Options"),
-            )
+            title: url_for(PATH, queue=name, tab=title.lower())
+            for title in ("Groups", "Partitions", "Events", "Options")
         },
     )
     match tab:

@@ -61,10 +61,7 @@ async def build(view: View, queue: Queue) -> None:
 
 
 async def _read_events(view: View, queue: Queue, filters: dict[str, str], limit: int) -> Sequence[Event]:
-    since, until = (
-        forms.parse_time(filters["since"], view.times.zone),
-        forms.parse_time(filters["until"], view.times.zone),
-    )
+    since, until = (forms.parse_time(filters[name], view.times.zone) for name in ("since", "until"))
     key, partition = filters["key"] or None, filters["partition"] or None
     if filters["offset"]:
         if partition is None:
@@ -90,16 +87,15 @@ def _empty_state(queue: Queue, *, is_filtered: bool) -> None:
 
 
 def _offset_links(queue: Queue, partition: str, start: int, events: Sequence[Event], limit: int) -> None:
+    def link(label: str, offset: int) -> None:
+        href = url_for(PATH, queue=queue.name, tab="events", partition=partition, offset=offset)
+        elements.link(label, href, "ps-button")
+
     with elements.element("nav", "ps-row", aria_label="Pages of the events"):
         if start > 0:
-            _offset_link(queue, partition, max(start - limit, 0), "Earlier offsets")
+            link("Earlier offsets", max(start - limit, 0))
         if len(events) >= limit:
-            _offset_link(queue, partition, events[-1].offset + 1, "Later offsets")
-
-
-def _offset_link(queue: Queue, partition: str, offset: int, label: str) -> None:
-    href = url_for(PATH, queue=queue.name, tab="events", partition=partition, offset=offset)
-    elements.link(label, href, "ps-button")
+            link("Later offsets", events[-1].offset + 1)
 
 
 def _render_events(view: View, events: Sequence[Event], *, opened: bool) -> str:
@@ -109,11 +105,7 @@ def _render_events(view: View, events: Sequence[Event], *, opened: bool) -> str:
 
 def _render_event(view: View, event: Event, is_open: bool) -> str:
     key = "–" if event.key is None else event.key
-    where = (
-        f"{event.partition} · {formatting.number(event.offset)}"
-        if event.key != event.partition
-        else f"{event.offset:,}"
-    )
+    partition = "" if event.key == event.partition else f"{event.partition} · "
     facts = [
         ("Appended", view.times.full(event.appended_at)),
         ("Event time", view.times.full(event.event_time)),
@@ -130,7 +122,7 @@ def _render_event(view: View, event: Event, is_open: bool) -> str:
         f'<details class="ps-event"{" open" if is_open else ""}><summary>'
         f"<span>{escape(view.times.clock(event.appended_at))}</span>"
         f'<span class="ps-strong">{escape(key)}</span>'
-        f'<span class="ps-muted">{escape(where)}</span>'
+        f'<span class="ps-muted">{escape(partition)}{formatting.number(event.offset)}</span>'
         f"<code>{escape(payloads.preview(event.raw))}</code></summary>"
         f'<div class="ps-event-body ps-stack"><dl class="ps-grid ps-properties">{listed}</dl>'
         f"{payloads.highlight_json(event.raw)}</div>"

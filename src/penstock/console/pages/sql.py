@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Sequence
 from itertools import groupby
 
 from nicegui import ui
+from psycopg import sql
 
 from penstock.console.page import Page, View
 from penstock.console.widgets import elements, query_result
@@ -161,10 +163,7 @@ class _SqlEditor:
                     icon="search_off",
                 )
                 return
-            chart = query_result.choose_chart(result)
-            if chart is not None:
-                with elements.card("Chart", hint=chart.title):
-                    query_result.draw_chart(chart)
+            query_result.show_chart(result)
             with elements.card("Result", hint=query_result.summarize(result)):
                 with elements.element("div", "ps-row ps-end"):
                     elements.button("Download CSV", lambda: query_result.download_csv(result), icon="download")
@@ -203,14 +202,11 @@ def _query_examples(tables: Sequence[VisibleTable]) -> dict[str, str]:
 
 _NUMERIC_TYPES = ("bigint", "integer", "numeric", "double precision", "real")
 _INTERNAL_COLUMNS = ("revision",)
+_SHORT_TYPES = {"timestamp with time zone": "timestamptz", "double precision": "float8"}
 
 
 def _quote_name(name: str) -> str:
-    return (
-        name
-        if name.isascii() and name.replace("_", "a").isalnum() and name.islower()
-        else f'"{name.replace(chr(34), chr(34) * 2)}"'
-    )
+    return name if re.fullmatch("[a-z_][a-z0-9_]*", name) else sql.Identifier(name).as_string()
 
 
 def _table_list(tables: Sequence[VisibleTable], set_text: Callable[[str], None]) -> None:
@@ -228,17 +224,13 @@ def _table_details(table: VisibleTable, set_text: Callable[[str], None]) -> None
         elements.text(table.name, tag="summary")
         with elements.element("ul"):
             for name, column_type in table.columns:
-                with elements.element("li"):
+                with elements.element("li", "ps-row ps-between"):
                     elements.text(name, "ps-mono")
-                    elements.text(_short_type(column_type), "ps-muted")
+                    elements.text(_SHORT_TYPES.get(column_type, column_type), "ps-muted ps-small")
         with elements.element("div", "ps-row ps-end"):
             statement = f"SELECT {columns}\nFROM {table.schema}.{_quote_name(table.name)}\nLIMIT 100"
             button = elements.button("Select", lambda: set_text(statement))
             button.props["aria-label"] = f"Write a SELECT from {table.name}"
-
-
-def _short_type(column_type: str) -> str:
-    return {"timestamp with time zone": "timestamptz", "double precision": "float8"}.get(column_type, column_type)
 
 
 PAGE = Page("/sql", "SQL", "terminal", build, needs_all=True)

@@ -24,12 +24,12 @@ def breadcrumb(*parents: tuple[str, str], current: str) -> None:
         text(current, "ps-strong ps-break", tag="h2")
 
 
-def tabs(label: str, current: str, choices: Mapping[str, tuple[str, str]]) -> None:
-    """Create the tabs of a page: name -> title and URL."""
+def tabs(label: str, current: str, urls: Mapping[str, str]) -> None:
+    """Create the tabs of a page from their titles and URLs."""
     with element("nav", "ps-row", aria_label=label):
-        for name, (title, href) in choices.items():
-            attributes = {"aria_current": "page"} if name == current else {}
-            link(title, href, "ps-tab", **attributes)
+        for title, url in urls.items():
+            attributes = {"aria_current": "page"} if title == current else {}
+            link(title, url, "ps-button", **attributes)
 
 
 @contextmanager

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from datetime import datetime
 
 from nicegui import ui
 
 from penstock.console.formatting import TimeFormatter
 from penstock.console.widgets.charts import BarSeries, ChartLine, StackedBarChart, TimeChart
+from penstock.console.widgets.elements import card
 from penstock.console.widgets.tables import DataTable, TableCell, TableColumn
 from penstock.core import formatting
 from penstock.db.adhoc_query import AdhocColumn, AdhocResult
@@ -19,6 +19,7 @@ from penstock.db.adhoc_query import AdhocColumn, AdhocResult
 #: Largest number of lines and of bars in a chart.
 _MAX_SERIES = 8
 _MAX_BARS = 60
+_CHART_HEIGHT = 260
 #: Characters shown of a value; the CSV file contains the whole value.
 _MAX_CELL_CHARACTERS = 300
 
@@ -31,42 +32,28 @@ def show_table(result: AdhocResult, times: TimeFormatter) -> None:
     table.set(result.rows)
 
 
-def format_csv(result: AdhocResult) -> bytes:
-    """Return the result as CSV, with values as PostgreSQL formats them."""
+def download_csv(result: AdhocResult) -> None:
+    """Download the result, with values as PostgreSQL formats them."""
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow([column.name for column in result.columns])
     writer.writerows(result.rows)
-    return text.getvalue().encode()
+    ui.download.content(text.getvalue().encode(), "penstock.csv", "text/csv")
 
 
-@dataclass(frozen=True)
-class ResultChart:
-    """A chart of a result: lines over time, or bars by name."""
-
-    title: str
-    #: Name -> points in time, for lines.
-    lines: Mapping[str, Sequence[tuple[int, float]]] = field(default_factory=dict)
-    #: Name and value of each bar.
-    bars: Sequence[tuple[str, float]] = ()
-    #: The column of the bars' values.
-    bar_column: str = ""
-
-
-def choose_chart(result: AdhocResult) -> ResultChart | None:
-    """Return a chart of the numbers by the first time or text column, or None if the result has no such columns."""
+def show_chart(result: AdhocResult) -> None:
+    """Show a chart of the numbers by the first time or text column, if the result has such columns."""
     kinds = [column.kind for column in result.columns]
     numbers = [i for i, kind in enumerate(kinds) if kind == "number"]
     if not numbers or len(result.rows) < 2:
-        return None
+        return
     if "time" in kinds:
-        return _chart_over_time(result, kinds.index("time"), numbers)
-    if "text" in kinds:
-        return _chart_by_name(result, kinds.index("text"), numbers[0])
-    return None
+        _show_lines(result, kinds.index("time"), numbers)
+    elif "text" in kinds:
+        _show_bars(result, kinds.index("text"), numbers[0])
 
 
-def _chart_over_time(result: AdhocResult, time: int, numbers: Sequence[int]) -> ResultChart | None:
+def _show_lines(result: AdhocResult, time: int, numbers: Sequence[int]) -> None:
     name_index = next((i for i, column in enumerate(result.columns) if column.kind == "text"), None)
     lines: dict[str, list[tuple[int, float]]] = {}
     for row in result.rows:
@@ -80,39 +67,30 @@ def _chart_over_time(result: AdhocResult, time: int, numbers: Sequence[int]) -> 
             for i in numbers[:_MAX_SERIES]:
                 lines.setdefault(result.columns[i].name, []).append((at, _parse_number(row[i])))
     chosen = sorted(lines, key=lambda name: -sum(value for _, value in lines[name]))[:_MAX_SERIES]
-    if not chosen or all(len(lines[name]) < 2 for name in chosen):
-        return None
-    subject = result.columns[numbers[0]].name if name_index is not None else "the numbers"
-    return ResultChart(f"{subject} over time", lines={name: sorted(lines[name]) for name in chosen})
+    if all(len(lines[name]) < 2 for name in chosen):
+        return
+    title = f"{result.columns[numbers[0]].name if name_index is not None else 'the numbers'} over time"
+    with card("Chart", hint=title):
+        series = [ChartLine(name, colour) for colour, name in enumerate(chosen, start=1)]
+        times = [at for name in chosen for at, _ in lines[name]]
+        chart = TimeChart(f"Chart: {title}", series, height=_CHART_HEIGHT)
+        chart.set([sorted(lines[name]) for name in chosen], (min(times), max(times)))
 
 
-def _chart_by_name(result: AdhocResult, name: int, number: int) -> ResultChart:
-    bars = [(row[name] or "–", _parse_number(row[number])) for row in result.rows[:_MAX_BARS]]
-    column = result.columns[number].name
-    return ResultChart(f"{column} by {result.columns[name].name}", bars=bars, bar_column=column)
-
-
-def draw_chart(chart: ResultChart, height: int = 260) -> None:
-    if chart.lines:
-        lines = [ChartLine(name, colour) for colour, name in enumerate(chart.lines, start=1)]
-        time_chart = TimeChart(f"Chart: {chart.title}", lines, height=height)
-        times = [at for points in chart.lines.values() for at, _ in points]
-        time_chart.set(list(chart.lines.values()), (min(times), max(times)))
-    else:
-        bar_chart = StackedBarChart(f"Chart: {chart.title}", unit="number", height=height)
-        values = [value for _, value in chart.bars]
-        bar_chart.set([name for name, _ in chart.bars], [BarSeries(chart.bar_column, 1, values)])
+def _show_bars(result: AdhocResult, name: int, number: int) -> None:
+    column, rows = result.columns[number].name, result.rows[:_MAX_BARS]
+    title = f"{column} by {result.columns[name].name}"
+    with card("Chart", hint=title):
+        chart = StackedBarChart(f"Chart: {title}", unit="number", height=_CHART_HEIGHT)
+        bars = BarSeries(column, 1, [_parse_number(row[number]) for row in rows])
+        chart.set([row[name] or "–" for row in rows], [bars])
 
 
 def summarize(result: AdhocResult) -> str:
     """Return the number of rows, the duration and the reason of a truncation."""
     rows = "1 row" if len(result.rows) == 1 else f"{formatting.number(len(result.rows))} rows"
-    truncation = {
-        "rows": "; truncated at the row limit",
-        "size": "; truncated at the size limit",
-        "columns": "; truncated at the column limit",
-        None: "",
-    }[result.truncation]
+    limit = {"rows": "row", "size": "size", "columns": "column"}.get(result.truncation or "")
+    truncation = "" if limit is None else f"; truncated at the {limit} limit"
     return f"{rows} in {formatting.duration(result.seconds)}{truncation}"
 
 
@@ -157,7 +135,3 @@ def _parse_number(text: str | None) -> float:
     except ValueError:
         return 0.0
     return value if abs(value) < 1e300 else 0.0
-
-
-def download_csv(result: AdhocResult) -> None:
-    ui.download.content(format_csv(result), "penstock.csv", "text/csv")
