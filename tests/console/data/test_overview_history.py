@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 
@@ -48,6 +49,12 @@ async def test_first_refresh_reads_ledgers(log: Log) -> None:
     assert all(
         ledger_point.freshness is not None and ledger_point.freshness > 0 for ledger_point in history.ledger_points
     )
+
+
+async def test_concurrent_refreshes_take_one_snapshot(log: Log) -> None:
+    history = OverviewHistory(log.database, DatabaseMetrics(log.database, 60.0))
+    await asyncio.gather(history.refresh(), history.refresh())
+    assert len(history.snapshots) == 1
 
 
 async def test_rates_count_pushes_of_producers_and_reads_of_groups(log: Log) -> None:

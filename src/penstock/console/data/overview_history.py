@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -91,18 +92,21 @@ class OverviewHistory:
     def __init__(self, database: Database, source: DatabaseMetrics) -> None:
         self._database = database
         self._source = source
+        self._lock = asyncio.Lock()
         self.snapshots: deque[OverviewSnapshot] = deque(maxlen=MAX_SNAPSHOTS)
         #: The minutes before the first snapshot. Only the ledgers of queries go back that far.
         self.ledger_points: list[OverviewPoint] = []
 
     async def refresh(self) -> deque[OverviewSnapshot]:
         """Add a snapshot if there are new samples, and return all snapshots, oldest first."""
-        samples = await self._source.read()
-        if not self.snapshots or self.snapshots[-1].samples.at != samples.at:
-            async with self._database.connection() as conn:
-                if not self.snapshots:
-                    self.ledger_points = await _read_ledgers(conn)
-                self.snapshots.append(await _take_snapshot(conn, samples))
+        # Several pollers read the snapshots. A second snapshot of the same samples would look like a rate of 0.
+        async with self._lock:
+            samples = await self._source.read()
+            if not self.snapshots or self.snapshots[-1].samples.at != samples.at:
+                async with self._database.connection() as conn:
+                    if not self.snapshots:
+                        self.ledger_points = await _read_ledgers(conn)
+                    self.snapshots.append(await _take_snapshot(conn, samples))
         return self.snapshots
 
 

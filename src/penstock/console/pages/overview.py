@@ -108,7 +108,8 @@ class _Overview:
         self._freshness.set(
             formatting.duration(freshness), "push to result" if freshness is not None else "no recent cycle"
         )
-        oldest = max(snapshot.values(database_metrics.GROUP_OLDEST).values(), default=0.0)
+        ages = snapshot.values(database_metrics.GROUP_OLDEST).items()
+        oldest = max((age for (queue, _), age in ages if self._view.can_see(queue)), default=0.0)
         self._backlog.set(
             formatting.compact(now.backlog), f"oldest {formatting.duration(oldest)}" if now.backlog else "all read"
         )
