@@ -52,6 +52,16 @@ def mark_running(cli: CommandLine) -> None:
         conn.execute("UPDATE penstock.queries SET driver = 'host:7', lease_until = now() + interval '1 hour'")
 
 
+def test_history_retention_follows_the_last_start(cli: CommandLine, arrange: Arrange) -> None:
+    async def start_again(log: Log) -> None:
+        await Registry(log).register("orders_5s", STEPS, "abc", sink="totals", history_seconds=400 * 86_400)
+
+    assert cli.json("query", "show", "orders_5s")["history_seconds"] == 3600
+    arrange(start_again)
+    assert cli.json("query", "show", "orders_5s")["history_seconds"] == 400 * 86_400
+    assert "  history kept   400 d\n" in cli.ok("query", "show", "orders_5s")
+
+
 def test_list_prints_state_and_lag(cli: CommandLine) -> None:
     (query,) = cli.json("query", "list")
     assert (query["name"], query["state"], query["driver"]) == ("orders_5s", "stopped", None)

@@ -77,6 +77,7 @@ small = _orders.filter("amount <= 10").to("small")
         (["--conf", "spark.executor.memory"], "write --conf name=value"),
         (["--py-files", "nowhere.zip"], "--py-files 'nowhere.zip' is not a file"),
         (["--from", "yesterday"], "is not a time"),
+        (["--history-retention", "400"], "'400' is not a duration"),
         (["--metrics-port", "0", "--metrics-host", "nowhere.invalid"], "cannot listen on host"),
     ],
 )
@@ -134,7 +135,7 @@ def test_streams_of_a_file_run_in_one_spark_until_a_signal(cli: CommandLine, app
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     options = ["--query", "totals=hourly", "--master", "local[1]", "--conf", "spark.app.name=mine", "--json"]
-    options += ["--metrics-port", str(port)]
+    options += ["--metrics-port", str(port), "--history-retention", "90d"]
     with cli.start("run", str(app), *options) as process, psycopg.connect(str(cli.database_url), autocommit=True) as db:
         deadline = time.monotonic() + 300
         done = False
@@ -161,6 +162,7 @@ def test_streams_of_a_file_run_in_one_spark_until_a_signal(cli: CommandLine, app
             read_metrics(port)
         # The leases were released, and the open window is kept for the next start.
         assert {query["state"] for query in cli.json("query", "list")} == {"stopped"}
+        assert cli.json("query", "show", "hourly")["history_seconds"] == 90 * 86_400
         assert db.execute("SELECT n, total FROM penstock_live.hourly").fetchone() == (2, 6)
     assert [event["data"]["amount"] for event in cli.json_lines("queue", "tail", "copies")] == [2, 4]
 

@@ -12,7 +12,7 @@ UNREACHABLE = CommandLine("postgresql://localhost:1/nowhere")
 
 APPLICATION = """
 CREATE QUEUE orders (customer string, amount decimal(18,2), at string) WITH (partitions = 1);
-CREATE QUERY totals WITH (idle_flush_seconds = 86400) AS INSERT INTO totals
+CREATE QUERY totals WITH (idle_flush_seconds = 86400, history_retention_seconds = 3e6) AS INSERT INTO totals
 SELECT customer, window(at, '1 hour') AS w, sum(amount) AS total FROM orders GROUP BY customer, window(at, '1 hour');
 INSERT INTO large SELECT customer, amount FROM orders WHERE amount > 10;
 CREATE SINK archive FROM large TO 'file:{file}';
@@ -83,4 +83,5 @@ def test_file_runs_with_its_queues_queries_and_sinks(file: Path, tmp_path: Path,
     with psycopg.connect(database_url) as conn:
         rows = conn.execute("SELECT customer, total::float FROM penstock_history.totals ORDER BY 1").fetchall()
     assert rows == [("ada", 25.75), ("bob", 1.0)]
+    assert penstock.json("query", "show", "totals")["history_seconds"] == 3e6
     assert [json.loads(line) for line in out.read_text().splitlines()] == [{"customer": "ada", "amount": 20.25}]

@@ -24,8 +24,9 @@ class RunOptions:
     available_now: bool = False
     #: The least time between the start of two cycles. 0 has the lowest latency, the default needs less CPU.
     interval_seconds: float = 0.3
-    #: How long closed windows stay in the history.
-    history_retention_seconds: float = 30 * 86_400.0
+    #: How long closed windows stay in the history. The default exceeds a year, so that a month can be compared with the
+    #: same month of the year before.
+    history_retention_seconds: float = 400 * 86_400.0
     #: The most events of one cycle.
     max_events_per_cycle: int = 1_000_000
     #: The most events that a gated query buffers in memory while they wait for their gates.

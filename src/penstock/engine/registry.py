@@ -103,6 +103,8 @@ class Registry:
                 "Start it with reset=True to start over, or give the new stream another query_id "
                 "(with subscription_from=... it can read from the same position)"
             )
+        async with self._log.database.connection() as conn:
+            await conn.execute(_sql["set_history_retention"], {"query": query.id, "history": history_seconds})
         return RegisteredQuery(query.id, created is not None, query.now, query.description, query.columns)
 
     async def acquire_lease(self, name: str, driver: str, lease_seconds: float, since: datetime) -> int | None:

@@ -14,7 +14,7 @@ from penstock.cli.commands.queue import Yes
 from penstock.cli.completion import query_names
 from penstock.cli.session import CommandSession
 from penstock.cli.times import format_time
-from penstock.core.formatting import number
+from penstock.core.formatting import duration, number
 
 if TYPE_CHECKING:
     from penstock.engine.ledger import CycleRecord
@@ -86,6 +86,7 @@ async def show(session: CommandSession, query: QueryName) -> None:
             *((f"lag in {group.queue}", f"{number(group.lag)} events") for group in groups),
             ("open windows", number(activity.open_windows) if activity.has_result else "–"),
             *([("view", details["live_view"])] if activity.has_result else []),
+            *([("history kept", duration(activity.history_seconds))] if activity.has_result else []),
             *([] if activity.watermark is None else [("watermark", format_time(activity.watermark))]),
             ("last commit", format_time(info.committed_at)),
             ("cycle", number(info.cycle)),

@@ -15,7 +15,7 @@ import typer
 
 from penstock.cli.command import FAILED, INTERRUPTED, command
 from penstock.cli.session import CommandSession, child_environment
-from penstock.cli.times import parse_time
+from penstock.cli.times import parse_duration, parse_time
 
 if TYPE_CHECKING:
     from penstock.cli.program_loader import Program
@@ -86,7 +86,16 @@ def run_options(
             min=0,
             metavar="SECONDS",
             help="The minimum time between two cycles; 0 for the lowest latency.",
-            show_default="0.4",
+            show_default="0.3",
+        ),
+    ] = None,
+    history_retention: Annotated[
+        str | None,
+        _stream_option(
+            "--history-retention",
+            metavar="DURATION",
+            help="How long closed windows stay in the history: 36h, 400d.",
+            show_default="400d",
         ),
     ] = None,
 ) -> dict[str, Any]:
@@ -97,6 +106,9 @@ def run_options(
         "available_now": available_now or None,
         "flush": flush or None,
         "interval_seconds": interval,
+        "history_retention_seconds": (
+            None if history_retention is None else parse_duration(history_retention).total_seconds()
+        ),
     }
     return {name: value for name, value in values.items() if value is not None}
 

@@ -11,6 +11,9 @@ VALUES (%(name)s, %(description)s, %(fingerprint)s, %(sink)s, %(history)s)
 ON CONFLICT (name) DO NOTHING
 RETURNING id
 
+-- name: set_history_retention
+UPDATE penstock.queries SET history_seconds = %(history)s WHERE id = %(query)s AND history_seconds <> %(history)s
+
 -- name: find_client_query
 -- A query of that name that Queen clients compute.
 SELECT id FROM penstock.shared_queries WHERE name = %(name)s
