@@ -63,7 +63,7 @@ class PositionModel:
     lease_end: int = 0
     until: int = 0
     ready_at: int = 0
-    failures: int = 0
+    failures: Counter[int] = field(default_factory=Counter)
     skipped: set[int] = field(default_factory=set)
 
 
@@ -168,7 +168,8 @@ class Model:
         for partition, at in self.positions(group):
             if name in (None, partition.name):
                 at.next = max(0, min(target(partition), len(partition.events)))
-                at.lease, at.ready_at, at.failures = None, 0, 0
+                at.lease, at.ready_at = None, 0
+                at.failures.clear()
                 at.skipped.clear()
                 moved += 1
         return moved
@@ -221,19 +222,19 @@ class Model:
             elif held is not None:
                 outcomes[offset] = "held back"
             elif status == "completed":
-                at.next, at.failures = offset + 1, 0
+                at.next = offset + 1
                 outcomes[offset] = "taken"
-            elif status == "dead_letter" or (status == "failed" and at.failures >= self.retry_limit):
+            elif status == "dead_letter" or (status == "failed" and at.failures[offset] >= self.retry_limit):
                 self.add_dead_letter(group, partition.events[offset])
                 at.skipped.add(offset)
                 outcomes[offset] = "dead"
             else:
                 held = status
-                at.failures += status == "failed"
+                at.failures[offset] += status == "failed"
                 outcomes[offset] = "taken"
             while at.next in at.skipped:
                 at.skipped.remove(at.next)
-                at.next, at.failures = at.next + 1, 0
+                at.next += 1
         at.skipped = {offset for offset in at.skipped if offset >= at.next}
         if held is not None or at.next >= at.lease_end:
             at.lease = None

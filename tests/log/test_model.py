@@ -206,7 +206,7 @@ class LogMachine(RuleBasedStateMachine):
                 stored = lane.events[event.offset]
                 assert (event.data["n"], event.key) == (stored.data, stored.key)
                 assert stored.letter is not None or event.given_id == stored.id
-                assert event.attempts == model.position(group, lane).failures
+                assert event.attempts == model.position(group, lane).failures[event.offset]
             model.delivered(group, lane, offsets, some[0].lease_id)
 
     def _partition(self, event: Event) -> PartitionModel:

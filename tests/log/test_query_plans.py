@@ -174,6 +174,7 @@ class Bench:
             "expiries": ones,
             "suspects": ones,
             "skipped": "{" + ",".join(['"{}"'] * len(self.partitions)) + "}",
+            "failures": "{" + ",".join(['"{}"'] * len(self.partitions)) + "}",
         }
 
     async def explain(self, name: str, **params: Any) -> Explained:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -27,7 +28,8 @@ class Delivery(msgspec.Struct, frozen=True):
     group_id: int = 0
     lease_id: UUID | None = None
     lease_until: datetime | None = None
-    attempts: int = 0
+    #: The number of failed attempts by offset. Events that have not failed are missing.
+    failures: Mapping[int, int] = {}
 
 
 class Event:
@@ -146,8 +148,8 @@ class Event:
 
     @property
     def attempts(self) -> int:
-        """How often this event, or one before it in the same batch, has failed."""
-        return self.delivery.attempts
+        """The number of failed attempts of the event before this delivery."""
+        return self.delivery.failures.get(self.offset, 0)
 
     def __getitem__(self, name: str) -> Any:
         try:

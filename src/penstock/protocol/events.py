@@ -48,7 +48,7 @@ class EventDocument(Struct, frozen=True, omit_defaults=True):
             event.event_time,
             event.headers,
             event.is_redriven,
-            delivery.attempts,
+            event.attempts,
             delivery.lease_id,
             delivery.lease_until,
         )
@@ -75,7 +75,7 @@ class EventList(Struct, frozen=True):
                 group=group,
                 lease_id=first.lease_id,
                 lease_until=first.lease_until,
-                attempts=first.attempts,
+                failures={event.offset: event.attempts for event in documents if event.attempts},
             )
             for run in _contiguous_runs(documents):
                 stored = _stored_chunk(run)

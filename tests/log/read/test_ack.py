@@ -11,6 +11,7 @@ from penstock.log.read.ack import EventStatus
 from tests.log.logs import (
     GROUP,
     QUEUE,
+    ask,
     data,
     drain,
     lag,
@@ -85,6 +86,44 @@ async def test_a_retry_limit_of_n_means_n_more_deliveries(log: Log, limit: int) 
     assert data(await drain(log) or await pop(log)) == []
     (letter,) = await letters(log)
     assert (letter.data, letter.attempts, letter.error) == ("bad", limit + 1, f"failure {limit}")
+
+
+async def test_each_event_has_its_own_retries(log: Log) -> None:
+    await log.configure(QUEUE, {"retry_limit": 3, "retry_delay_ms": 0})
+    await push(log, range(4))
+    for failing in (3, 2, 1):
+        assert not (await log.ack((await pop(log))[failing : failing + 1], False))[0].dead_letter
+    for attempt in range(4):
+        events = await pop(log)
+        assert [event.attempts for event in events] == [attempt, 1, 1, 1]
+        (result,) = await log.ack(events[:1], False)
+        assert result.dead_letter == (attempt == 3)
+    (letter,) = await letters(log)
+    assert (letter.data, letter.attempts) == (0, 4)
+
+
+async def test_failures_are_kept_while_earlier_events_are_completed(log: Log) -> None:
+    await log.configure(QUEUE, {"retry_limit": 1, "retry_delay_ms": 0})
+    await push(log, range(5))
+    await log.ack((await pop(log))[3:4], False)
+    await log.ack(await pop(log, batch=2))
+    events = await pop(log)
+    assert [(event.data, event.attempts) for event in events] == [(2, 0), (3, 1), (4, 0)]
+    assert [result.dead_letter for result in await log.ack_each([EventStatus(events[1], False)])] == [True]
+    assert all(await log.ack([events[0], events[2]]))
+    assert await lag(log) == 0
+
+
+async def test_attempts_that_an_earlier_version_counted_are_those_of_the_next_event(
+    log: Log, database_url: str
+) -> None:
+    await log.configure(QUEUE, {"retry_limit": 2, "retry_delay_ms": 0})
+    await push(log, range(2))
+    await log.ack((await pop(log))[:1], False)
+    ask(database_url, "UPDATE penstock.positions SET attempts = 2, failures = '{}' WHERE attempts > 0 RETURNING 1")
+    events = await pop(log)
+    assert [event.attempts for event in events] == [2, 0]
+    assert (await log.ack(events[:1], False))[0].dead_letter
 
 
 async def test_retry_and_expiry_do_not_count_as_failures(log: Log, clock: Clock) -> None:

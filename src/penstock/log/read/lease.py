@@ -58,7 +58,9 @@ class Lease(msgspec.Struct, frozen=True):
     start: int
     end: int
     until: datetime
+    #: The largest number of failed attempts of an event.
     attempts: int
+    failures: Sequence[Sequence[int]]
     skipped: Sequence[int]
     segment: int
     #: The number of leases on the first event that expired without an ack.

@@ -24,7 +24,7 @@ from penstock.log.queue import Queue
 from penstock.log.read.ack import Acks, partition_ack
 from penstock.log.read.lease import Lease, LeaseRequest, Leases
 from penstock.log.read.pop_request import PopRequest
-from penstock.log.read.position import EventAck
+from penstock.log.read.position import EventAck, failures_by_offset
 from penstock.log.read.position_store import PositionStore
 from penstock.log.storage.chunk import TARGET_BYTES, StoredChunk
 from penstock.log.storage.chunk_reader import ChunkRange, ChunkTooLarge, PartialRead, read_first_chunks
@@ -215,7 +215,7 @@ class Popper:
                 group.id,
                 leased.lease_id,
                 lease.until,
-                lease.attempts,
+                failures_by_offset(lease.start, lease.attempts, lease.failures),
             )
             if lease.is_poison and deliverable:
                 await self._reject_poison(delivery, lease)

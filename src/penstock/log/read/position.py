@@ -11,8 +11,8 @@ The rules live here, without a database, because an error in them loses events:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 from uuid import UUID
@@ -36,13 +36,28 @@ class Position:
     lease_end: int
     #: When the lease expires, or when the partition becomes readable if there is no lease.
     available_at: datetime
-    attempts: int
     #: The number of leases that expired without an ack since ``next_offset`` last moved.
     expiries: int
     #: Events before this offset are delivered one at a time, to find the one that makes consumers fail.
     suspect_end: int
+    #: The number of failed attempts of each event from ``next_offset`` on that has failed, by its offset.
+    failures: Mapping[int, int]
     #: Offsets from ``next_offset`` on that went to the dead letters.
-    skipped: tuple[int, ...] = field(kw_only=True)
+    skipped: tuple[int, ...]
+
+    @property
+    def attempts(self) -> int:
+        """The largest number of failed attempts of an event."""
+        return max(self.failures.values(), default=0)
+
+    def moved_to(self, next_offset: int) -> Position:
+        """Return the position at a later offset, without the failures and dead letters before it."""
+        return replace(
+            self,
+            next_offset=next_offset,
+            failures={offset: count for offset, count in self.failures.items() if offset >= next_offset},
+            skipped=tuple(offset for offset in self.skipped if offset >= next_offset),
+        )
 
 
 class EventAck(msgspec.Struct, frozen=True):
@@ -88,6 +103,16 @@ LATE = "late: the lease has ended, and the event is delivered again"
 HELD_BACK = "held back: an event before it failed, and both are delivered again"
 
 
+def failures_by_offset(next_offset: int, attempts: int, failures: Sequence[Sequence[int]]) -> dict[int, int]:
+    """Return the number of failed attempts of each event from the columns of a position.
+
+    Versions before 0.2 stored ``attempts`` alone. They count for the event at ``next_offset``.
+    """
+    if attempts and not failures:
+        return {next_offset: attempts}
+    return {offset: count for offset, count in failures}
+
+
 def apply_acks(
     position: Position,
     acks: Sequence[EventAck],
@@ -127,12 +152,13 @@ def _apply_distinct(
         return AppliedAcks(position, tuple(_outcome_without_lease(position, ack) for ack in acks))
     end = position.lease_end if lease_id is not None else max(position.lease_end, *(ack.offset + 1 for ack in acks))
     next_offset = position.next_offset
-    attempts = position.attempts
+    failures = dict(position.failures)
     skipped = set(position.skipped)
     dead: list[FailedEvent] = []
     outcomes: list[AckOutcome] = []
     held_by: EventAck | None = None
     for ack in sorted(acks, key=lambda ack: ack.offset):
+        attempts = failures.get(ack.offset, 0)
         if ack.offset < position.next_offset or ack.offset in position.skipped:
             outcomes.append(_outcome_behind(ack))
         elif ack.offset >= end:
@@ -141,16 +167,16 @@ def _apply_distinct(
             outcomes.append(AckOutcome(ack.offset, HELD_BACK))
         elif ack.status == "completed":
             if ack.offset >= next_offset:
-                next_offset, attempts = ack.offset + 1, 0
+                next_offset = ack.offset + 1
             outcomes.append(AckOutcome(ack.offset))
         elif ack.status == "dead_letter" or (ack.status == "failed" and attempts >= retry_limit):
             dead.append(FailedEvent(ack.offset, ack.error, ack.stage, ack.traceback, attempts + ack.deliveries))
             skipped.add(ack.offset)
-            attempts = 0
             outcomes.append(AckOutcome(ack.offset, dead=True))
         else:
             held_by = ack
-            attempts += ack.status == "failed"
+            if ack.status == "failed":
+                failures[ack.offset] = attempts + 1
             outcomes.append(AckOutcome(ack.offset))
         while next_offset in skipped:
             next_offset += 1
@@ -161,11 +187,10 @@ def _apply_distinct(
         after = position
     after = replace(
         after,
-        next_offset=next_offset,
-        attempts=attempts,
-        skipped=tuple(sorted(offset for offset in skipped if offset >= next_offset)),
+        failures={offset: count for offset, count in failures.items() if offset not in skipped},
+        skipped=tuple(sorted(skipped)),
         expiries=position.expiries if next_offset == position.next_offset else 0,
-    )
+    ).moved_to(next_offset)
     if position.lease_id is not None and after.lease_id is None:
         outcomes = [msgspec.structs.replace(outcome, released=True) for outcome in outcomes]
     return AppliedAcks(after, tuple(outcomes), tuple(dead))

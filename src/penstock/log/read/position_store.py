@@ -20,7 +20,7 @@ from penstock.db.statements import Statements
 from penstock.log.catalog import Catalog
 from penstock.log.dead_letters.store import DeadLetters
 from penstock.log.event import Delivery
-from penstock.log.read.position import AT_ONCE, Position
+from penstock.log.read.position import AT_ONCE, Position, failures_by_offset
 
 _sql = Statements("penstock.log.read", "position_store.sql")
 
@@ -30,6 +30,22 @@ _T = TypeVar("_T")
 class PositionKey(NamedTuple):
     group_id: int
     partition_id: int
+
+
+class _PositionRow(NamedTuple):
+    now: datetime
+    group_id: int
+    partition_id: int
+    version: int
+    next_offset: int
+    lease_id: UUID | None
+    lease_end: int
+    available_at: datetime
+    expiries: int
+    suspect_end: int
+    attempts: int
+    failures: list[list[int]]
+    skipped: list[int]
 
 
 class LockedPosition(NamedTuple):
@@ -76,9 +92,21 @@ class PositionStore:
         if len(rows) < len(cursors):
             raise psycopg.errors.SerializationFailure("a position has moved")
         locked: dict[PositionKey, LockedPosition] = {}
-        for now, skipped, *columns in rows:
-            position = Position(*columns, skipped=tuple(skipped))
-            locked[PositionKey(position.group_id, position.partition_id)] = LockedPosition(position, now)
+        for row in map(_PositionRow._make, rows):
+            position = Position(
+                row.group_id,
+                row.partition_id,
+                row.version,
+                row.next_offset,
+                row.lease_id,
+                row.lease_end,
+                row.available_at,
+                row.expiries,
+                row.suspect_end,
+                failures_by_offset(row.next_offset, row.attempts, row.failures),
+                tuple(row.skipped),
+            )
+            locked[PositionKey(row.group_id, row.partition_id)] = LockedPosition(position, row.now)
         return locked
 
     async def write(self, conn: AsyncConnection[Any], positions: Iterable[Position]) -> None:
@@ -93,6 +121,10 @@ class PositionStore:
             "ends": [p.lease_end for p in rows],
             "availables": [p.available_at for p in rows],
             "attempts": [p.attempts for p in rows],
+            "failures": [
+                "{" + ",".join(f"{{{offset},{count}}}" for offset, count in sorted(p.failures.items())) + "}"
+                for p in rows
+            ],
             "skipped": ["{" + ",".join(map(str, p.skipped)) + "}" for p in rows],
             "expiries": [p.expiries for p in rows],
             "suspects": [p.suspect_end for p in rows],
@@ -138,8 +170,7 @@ class PositionStore:
         """Reduce a lease to the offsets that were delivered. The others are not due yet, or not for this group."""
 
         def shorten(position: Position) -> Position:
-            skipped = tuple(offset for offset in position.skipped if offset >= start)
-            return replace(position, next_offset=max(position.next_offset, start), lease_end=end, skipped=skipped)
+            return replace(position.moved_to(max(position.next_offset, start)), lease_end=end)
 
         await self._update_leased(delivery, shorten)
 
@@ -188,7 +219,4 @@ class PositionStore:
 
 
 def _move_to(position: Position, end: int) -> Position:
-    skipped = tuple(offset for offset in position.skipped if offset >= end)
-    return replace(
-        position, next_offset=end, lease_id=None, available_at=AT_ONCE, attempts=0, skipped=skipped, expiries=0
-    )
+    return replace(position.moved_to(end), lease_id=None, available_at=AT_ONCE, expiries=0)

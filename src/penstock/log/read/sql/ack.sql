@@ -15,15 +15,15 @@ held AS MATERIALIZED (
     -- A position that has moved since the statement began cannot be locked. The caller tries again.
     SELECT s.* FROM current s JOIN penstock.positions p ON p.ctid = s.before CROSS JOIN clock c
     WHERE s.lease_id = s.claimed AND s.available_at > c.now AND s.upto > s.next_offset AND s.upto <= s.lease_end
-      AND s.skipped = '{}'
+      AND s.skipped = '{}' AND s.attempts = 0
     FOR NO KEY UPDATE OF p
 ),
 written AS (
     INSERT INTO penstock.positions
-        (group_id, partition_id, version, next_offset, lease_id, lease_end, available_at, attempts, moved_at, suspect_end)
+        (group_id, partition_id, version, next_offset, lease_id, lease_end, available_at, moved_at, suspect_end)
     SELECT s.group_id, s.partition_id, s.version + 1, s.upto,
            CASE WHEN s.upto < s.lease_end THEN s.lease_id END, s.lease_end,
-           CASE WHEN s.upto < s.lease_end THEN s.available_at ELSE 'epoch' END, 0, c.now, s.suspect_end
+           CASE WHEN s.upto < s.lease_end THEN s.available_at ELSE 'epoch' END, c.now, s.suspect_end
     FROM held s CROSS JOIN clock c
     ON CONFLICT DO NOTHING
     RETURNING group_id, partition_id, version

@@ -10,8 +10,8 @@ WITH clock AS MATERIALIZED (
     FROM penstock.queues q WHERE q.id = %(queue)s
 ),
 ready AS MATERIALIZED (
-    SELECT c.partition_id, t.name, t.is_lane, p.ctid AS before, p.version, p.next_offset, p.attempts, p.skipped, h.head,
-           t.sealed_end, p.lease_id, p.lease_end, p.expiries, p.suspect_end
+    SELECT c.partition_id, t.name, t.is_lane, p.ctid AS before, p.version, p.next_offset, p.attempts, p.failures, p.skipped,
+           h.head, t.sealed_end, p.lease_id, p.lease_end, p.expiries, p.suspect_end
     FROM penstock.cursors c
     CROSS JOIN LATERAL (
         SELECT p.ctid, p.* FROM penstock.positions p
@@ -67,24 +67,24 @@ sized AS (
 ),
 leased AS (
     INSERT INTO penstock.positions
-        (group_id, partition_id, version, next_offset, lease_id, lease_end, available_at, attempts, skipped, moved_at,
-         expiries, suspect_end)
+        (group_id, partition_id, version, next_offset, lease_id, lease_end, available_at, attempts, failures, skipped,
+         moved_at, expiries, suspect_end)
     SELECT %(group)s, z.partition_id, z.version + 1, z.start, (%(leases)s::uuid[])[z.pop_number + 1],
            least(z.readable_end, z.start + %(batch)s - z.taken_before)::bigint,
-           c.now + make_interval(secs => coalesce(%(lease_seconds)s, c.lease_seconds)), z.attempts, z.skipped, c.now,
-           z.expired, z.suspected
+           c.now + make_interval(secs => coalesce(%(lease_seconds)s, c.lease_seconds)), z.attempts, z.failures, z.skipped,
+           c.now, z.expired, z.suspected
     FROM sized z CROSS JOIN clock c
     WHERE z.taken_before < %(batch)s
     ON CONFLICT DO NOTHING
-    RETURNING partition_id, version, next_offset, lease_id, lease_end, available_at, attempts, skipped
+    RETURNING partition_id, version, next_offset, lease_id, lease_end, available_at, attempts, failures, skipped
 ),
 replaced AS (
     -- By ctid: by key, the planner may choose to scan the dead versions of all partitions.
     DELETE FROM penstock.positions p USING leased l JOIN sized z ON z.partition_id = l.partition_id
     WHERE p.ctid = z.before
 )
-SELECT l.lease_id, l.partition_id, z.name, z.is_lane, l.next_offset, l.lease_end, l.available_at, l.attempts, l.skipped,
-       coalesce(z.segment, %(segment)s::integer), z.expired,
+SELECT l.lease_id, l.partition_id, z.name, z.is_lane, l.next_offset, l.lease_end, l.available_at, l.attempts,
+       l.failures, l.skipped, coalesce(z.segment, %(segment)s::integer), z.expired,
        -- The limit of expiries is reached, and the last lease was on this event alone.
        coalesce(z.expired >= c.expiry_limit AND z.lease_id IS NOT NULL AND z.lease_end - z.next_offset = 1, false)
 FROM leased l JOIN sized z ON z.partition_id = l.partition_id CROSS JOIN clock c
