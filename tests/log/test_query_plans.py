@@ -173,6 +173,7 @@ class Bench:
             "attempts": ones,
             "expiries": ones,
             "suspects": ones,
+            "redelivered": ones,
             "skipped": "{" + ",".join(['"{}"'] * len(self.partitions)) + "}",
             "failures": "{" + ",".join(['"{}"'] * len(self.partitions)) + "}",
         }

@@ -40,6 +40,8 @@ class Position:
     expiries: int
     #: Events before this offset are delivered one at a time, to find the one that makes consumers fail.
     suspect_end: int
+    #: Events before this offset were also delivered under an earlier lease.
+    redelivered_end: int
     #: The number of failed attempts of each event from ``next_offset`` on that has failed, by its offset.
     failures: Mapping[int, int]
     #: Offsets from ``next_offset`` on that went to the dead letters.
@@ -100,6 +102,7 @@ AT_ONCE = datetime(1970, 1, 1, tzinfo=UTC)
 COMMITTED = "committed already: the group has moved past this event, and a completed one cannot fail"
 NOT_LEASED = "the event was not delivered under this lease"
 LATE = "late: the lease has ended, and the event is delivered again"
+NO_LEASE_NAMED = "the event was delivered again under another lease: an ack must name its lease"
 HELD_BACK = "held back: an event before it failed, and both are delivered again"
 
 
@@ -122,7 +125,10 @@ def apply_acks(
     retry_limit: int,
     retry_delay: timedelta,
 ) -> AppliedAcks:
-    """Apply acks under a lease, or without one if the caller vouches for them.
+    """Apply acks under a lease, or without one (``lease_id`` None) from clients that do not send it.
+
+    An ack without a lease counts if the event was delivered under the current lease only: then it is from the holder.
+    After that lease has expired it counts as well, because nobody holds the event.
 
     The outcomes are in the order of the acks. Of several acks of an event the first one counts.
     """
@@ -148,9 +154,9 @@ def _apply_distinct(
     retry_limit: int,
     retry_delay: timedelta,
 ) -> AppliedAcks:
-    if lease_id is not None and (position.lease_id != lease_id or position.available_at <= now):
-        return AppliedAcks(position, tuple(_outcome_without_lease(position, ack) for ack in acks))
-    end = position.lease_end if lease_id is not None else max(position.lease_end, *(ack.offset + 1 for ack in acks))
+    problem = _find_lease_problem(position, acks, lease_id, now)
+    if problem:
+        return AppliedAcks(position, tuple(_refuse(position, ack, problem) for ack in acks))
     next_offset = position.next_offset
     failures = dict(position.failures)
     skipped = set(position.skipped)
@@ -161,7 +167,7 @@ def _apply_distinct(
         attempts = failures.get(ack.offset, 0)
         if ack.offset < position.next_offset or ack.offset in position.skipped:
             outcomes.append(_outcome_behind(ack))
-        elif ack.offset >= end:
+        elif ack.offset >= position.lease_end:
             outcomes.append(AckOutcome(ack.offset, NOT_LEASED))
         elif held_by is not None:
             outcomes.append(AckOutcome(ack.offset, HELD_BACK))
@@ -196,10 +202,22 @@ def _apply_distinct(
     return AppliedAcks(after, tuple(outcomes), tuple(dead))
 
 
-def _outcome_without_lease(position: Position, ack: EventAck) -> AckOutcome:
+def _find_lease_problem(
+    position: Position, acks: Sequence[EventAck], lease_id: UUID | None, now: datetime
+) -> str | None:
+    is_valid = position.lease_id is not None and position.available_at > now
+    if lease_id is not None:
+        return None if is_valid and position.lease_id == lease_id else LATE
+    if position.lease_id is None:
+        return LATE
+    is_ambiguous = any(position.next_offset <= ack.offset < position.redelivered_end for ack in acks)
+    return NO_LEASE_NAMED if is_valid and is_ambiguous else None
+
+
+def _refuse(position: Position, ack: EventAck, problem: str) -> AckOutcome:
     if ack.offset < position.next_offset:
         return _outcome_behind(ack)
-    return AckOutcome(ack.offset, LATE)
+    return AckOutcome(ack.offset, problem)
 
 
 def _outcome_behind(ack: EventAck) -> AckOutcome:

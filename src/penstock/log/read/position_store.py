@@ -43,6 +43,7 @@ class _PositionRow(NamedTuple):
     available_at: datetime
     expiries: int
     suspect_end: int
+    redelivered_end: int
     attempts: int
     failures: list[list[int]]
     skipped: list[int]
@@ -103,6 +104,7 @@ class PositionStore:
                 row.available_at,
                 row.expiries,
                 row.suspect_end,
+                row.redelivered_end,
                 failures_by_offset(row.next_offset, row.attempts, row.failures),
                 tuple(row.skipped),
             )
@@ -128,6 +130,7 @@ class PositionStore:
             "skipped": ["{" + ",".join(map(str, p.skipped)) + "}" for p in rows],
             "expiries": [p.expiries for p in rows],
             "suspects": [p.suspect_end for p in rows],
+            "redelivered": [p.redelivered_end for p in rows],
             "skew": self.clock.skew,
         }
         written = await (await conn.execute(_sql["write_positions"], params)).fetchall()

@@ -65,9 +65,10 @@ WHERE c.group_id = %(group)s
 -- name: move_positions
 -- Ends leases and resets failed attempts.
 WITH moved AS (
-    INSERT INTO penstock.positions (group_id, partition_id, version, next_offset, lease_end, available_at, moved_at)
+    INSERT INTO penstock.positions
+        (group_id, partition_id, version, next_offset, lease_end, available_at, moved_at, redelivered_end)
     SELECT %(group)s, w.partition_id, coalesce(p.version, -1) + 1, w.next_offset, w.next_offset,
-           'epoch', clock_timestamp() + %(skew)s
+           'epoch', clock_timestamp() + %(skew)s, coalesce(greatest(p.redelivered_end, p.lease_end), 0)
     FROM unnest(%(partitions)s::bigint[], %(offsets)s::bigint[]) AS w (partition_id, next_offset)
     LEFT JOIN LATERAL penstock.current_position(%(group)s::integer, w.partition_id) p ON true
     RETURNING partition_id, version

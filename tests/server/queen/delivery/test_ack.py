@@ -6,7 +6,9 @@ import uuid
 
 import pytest
 
+from tests.log.logs import ask
 from tests.server.queen.client import QueenClient, data
+from tests.server.server_process import wait_until
 
 
 @pytest.fixture(params=["same process", "another process"])
@@ -82,13 +84,46 @@ def test_expired_lease_uses_no_attempt_and_refuses_acks(queen: QueenClient, acke
     assert acker.ack(again[1])["success"] is True
 
 
-def test_ack_without_a_lease_is_accepted_after_expiry(queen: QueenClient, acker: QueenClient, queue: str) -> None:
+def test_ack_without_a_lease_is_accepted_after_expiry(
+    queen: QueenClient, acker: QueenClient, queue: str, queen_url: str
+) -> None:
     queen.configure(queue, leaseTime=0.1)
     queen.push(queue, ["a", "b"])
-    (first,) = queen.pop(queue, batch=1)
-    assert data(queen.pop(queue, batch=1, wait="true", timeout=10000)) == ["a"]
+    (first,) = queen.pop(queue, batch=1, consumerGroup="g")
+    expired = "SELECT available_at < clock_timestamp() FROM penstock.positions WHERE lease_id = %s"
+    wait_until(lambda: bool(ask(queen_url, expired, first["leaseId"])))
     assert acker.ack(first, leaseId=None)["success"] is True
-    assert data(queen.pop(queue, batch=2, wait="true", timeout=10000)) == ["b"]
+    assert data(queen.pop(queue, batch=2, consumerGroup="g")) == ["b"]
+
+
+@pytest.mark.parametrize("status", ["completed", "failed", "retry", "dlq"])
+def test_ack_without_a_lease_does_not_affect_the_next_holder(
+    queen: QueenClient, acker: QueenClient, queue: str, status: str
+) -> None:
+    queen.configure(queue, leaseTime=0.1)
+    queen.push(queue, ["a", "b", "c"])
+    stale = queen.pop(queue, batch=2)
+    held = queen.pop(queue, batch=3, wait="true", timeout=10000, leaseSeconds=60)
+    assert data(held) == ["a", "b", "c"]
+    for message in stale:
+        refused = acker.ack(message, status, leaseId=None)
+        assert refused["success"] is False
+        assert "name its lease" in refused["error"]
+    # The holder may leave the lease out for a message that nobody else has got.
+    assert acker.ack(held[1])["success"] is True
+    assert acker.ack(held[2], leaseId=None)["leaseReleased"] is True
+
+
+@pytest.mark.parametrize("status", ["failed", "retry"])
+def test_ack_without_a_lease_after_the_lease_was_given_up_is_late(
+    queen: QueenClient, acker: QueenClient, queue: str, status: str
+) -> None:
+    queen.push(queue, ["a", "b", "c"])
+    messages = queen.pop(queue, batch=3)
+    assert acker.ack(messages[0], status, leaseId=None)["leaseReleased"] is True
+    late = acker.ack(messages[2], leaseId=None)
+    assert (late["success"], "late" in late["error"]) == (False, True)
+    assert data(queen.pop(queue, batch=3)) == ["a", "b", "c"]
 
 
 def test_ack_behind_the_position_is_a_noop_or_refused(queen: QueenClient, acker: QueenClient, queue: str) -> None:

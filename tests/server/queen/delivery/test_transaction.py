@@ -83,7 +83,12 @@ def test_transaction_retries_and_dead_letters_messages(queen: QueenClient, queue
         {"operations": [ack_operation(message, "retry"), push_operation(f"{queue}-out", "retried")]},
     )
     (message,) = queen.pop(queue)
-    body = {"operations": [ack_operation(message, "dlq", error="bad"), push_operation(f"{queue}-out", "buried")]}
+    body = {
+        "operations": [ack_operation(message, "dlq", error="bad"), push_operation(f"{queue}-out", "buried")],
+    }
+    refused = queen.post("/api/v1/transaction", body)
+    assert (refused["success"], "name its lease" in refused["error"]) == (False, True)
+    body["requiredLeases"] = [message["leaseId"]]
     assert queen.post("/api/v1/transaction", body)["results"][0]["dlq"] is True
     (letter,) = queen.get("/api/v1/dlq", queue=queue)["messages"]
     assert letter["errorMessage"] == "bad"

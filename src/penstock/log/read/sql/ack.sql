@@ -20,10 +20,12 @@ held AS MATERIALIZED (
 ),
 written AS (
     INSERT INTO penstock.positions
-        (group_id, partition_id, version, next_offset, lease_id, lease_end, available_at, moved_at, suspect_end)
+        (group_id, partition_id, version, next_offset, lease_id, lease_end, available_at, moved_at, suspect_end,
+         redelivered_end)
     SELECT s.group_id, s.partition_id, s.version + 1, s.upto,
            CASE WHEN s.upto < s.lease_end THEN s.lease_id END, s.lease_end,
-           CASE WHEN s.upto < s.lease_end THEN s.available_at ELSE 'epoch' END, c.now, s.suspect_end
+           CASE WHEN s.upto < s.lease_end THEN s.available_at ELSE 'epoch' END, c.now, s.suspect_end,
+           s.redelivered_end
     FROM held s CROSS JOIN clock c
     ON CONFLICT DO NOTHING
     RETURNING group_id, partition_id, version

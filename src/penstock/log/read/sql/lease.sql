@@ -11,7 +11,8 @@ WITH clock AS MATERIALIZED (
 ),
 ready AS MATERIALIZED (
     SELECT c.partition_id, t.name, t.is_lane, p.ctid AS before, p.version, p.next_offset, p.attempts, p.failures, p.skipped,
-           h.head, t.sealed_end, p.lease_id, p.lease_end, p.expiries, p.suspect_end
+           h.head, t.sealed_end, p.lease_id, p.lease_end, p.expiries, p.suspect_end,
+           p.redelivered_end
     FROM penstock.cursors c
     CROSS JOIN LATERAL (
         SELECT p.ctid, p.* FROM penstock.positions p
@@ -68,11 +69,11 @@ sized AS (
 leased AS (
     INSERT INTO penstock.positions
         (group_id, partition_id, version, next_offset, lease_id, lease_end, available_at, attempts, failures, skipped,
-         moved_at, expiries, suspect_end)
+         moved_at, expiries, suspect_end, redelivered_end)
     SELECT %(group)s, z.partition_id, z.version + 1, z.start, (%(leases)s::uuid[])[z.pop_number + 1],
            least(z.readable_end, z.start + %(batch)s - z.taken_before)::bigint,
            c.now + make_interval(secs => coalesce(%(lease_seconds)s, c.lease_seconds)), z.attempts, z.failures, z.skipped,
-           c.now, z.expired, z.suspected
+           c.now, z.expired, z.suspected, greatest(z.redelivered_end, z.lease_end)
     FROM sized z CROSS JOIN clock c
     WHERE z.taken_before < %(batch)s
     ON CONFLICT DO NOTHING

@@ -14,7 +14,7 @@ SELECT id FROM penstock.queues WHERE id = ANY(%(queues)s) ORDER BY id FOR KEY SH
 -- The current positions, locked until the transaction ends. A position that moved while the statement waited for its
 -- lock is missing.
 SELECT clock_timestamp() + %(skew)s, p.group_id, p.partition_id, p.version, p.next_offset, p.lease_id,
-       p.lease_end, p.available_at, p.expiries, p.suspect_end, p.attempts, p.failures, p.skipped
+       p.lease_end, p.available_at, p.expiries, p.suspect_end, p.redelivered_end, p.attempts, p.failures, p.skipped
 FROM unnest(%(groups)s::integer[], %(partitions)s::bigint[]) AS w (group_id, partition_id)
 CROSS JOIN LATERAL (
     SELECT * FROM penstock.positions p
@@ -26,14 +26,15 @@ CROSS JOIN LATERAL (
 WITH written AS (
     INSERT INTO penstock.positions
         (group_id, partition_id, version, next_offset, lease_id, lease_end, available_at, attempts, failures, skipped,
-         expiries, suspect_end, moved_at)
+         expiries, suspect_end, redelivered_end, moved_at)
     SELECT group_id, partition_id, version + 1, next_offset, lease_id, lease_end, available_at, attempts,
-           failures::bigint[], skipped::bigint[], expiries, suspect_end, clock_timestamp() + %(skew)s
+           failures::bigint[], skipped::bigint[], expiries, suspect_end, redelivered_end, clock_timestamp() + %(skew)s
     FROM unnest(%(groups)s::integer[], %(partitions)s::bigint[], %(versions)s::bigint[], %(nexts)s::bigint[],
                 %(leases)s::uuid[], %(ends)s::bigint[], %(availables)s::timestamptz[], %(attempts)s::integer[],
-                %(failures)s::text[], %(skipped)s::text[], %(expiries)s::integer[], %(suspects)s::bigint[])
+                %(failures)s::text[], %(skipped)s::text[], %(expiries)s::integer[], %(suspects)s::bigint[],
+                %(redelivered)s::bigint[])
         AS w (group_id, partition_id, version, next_offset, lease_id, lease_end, available_at, attempts, failures,
-              skipped, expiries, suspect_end)
+              skipped, expiries, suspect_end, redelivered_end)
     ON CONFLICT DO NOTHING
     RETURNING group_id, partition_id, version
 ),

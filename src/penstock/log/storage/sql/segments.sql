@@ -67,15 +67,18 @@ WHERE l.queue_id = %(queue)s AND l.segment = %(segment)s
 -- name: skip_dropped
 -- Moves groups past the dropped events that they have not read, and counts these for each group.
 WITH behind AS MATERIALIZED (
-    SELECT c.group_id, l.partition_id, l.end_offset, p.version, l.end_offset - p.next_offset AS unread
+    SELECT c.group_id, l.partition_id, l.end_offset, p.version, l.end_offset - p.next_offset AS unread,
+           greatest(p.redelivered_end, p.lease_end) AS redelivered_end
     FROM penstock.segment_lanes l
     JOIN penstock.cursors c ON c.partition_id = l.partition_id
     CROSS JOIN LATERAL penstock.current_position(c.group_id, c.partition_id) p
     WHERE l.queue_id = %(queue)s AND l.segment = %(segment)s AND p.next_offset < l.end_offset
 ),
 moved AS (
-    INSERT INTO penstock.positions (group_id, partition_id, version, next_offset, lease_end, available_at, moved_at)
-    SELECT group_id, partition_id, version + 1, end_offset, end_offset, 'epoch', clock_timestamp() + %(skew)s
+    INSERT INTO penstock.positions
+        (group_id, partition_id, version, next_offset, lease_end, available_at, moved_at, redelivered_end)
+    SELECT group_id, partition_id, version + 1, end_offset, end_offset, 'epoch', clock_timestamp() + %(skew)s,
+           redelivered_end
     FROM behind
     ON CONFLICT DO NOTHING
     RETURNING group_id, partition_id, version

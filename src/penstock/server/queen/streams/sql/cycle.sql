@@ -20,9 +20,9 @@ WITH held AS MATERIALIZED (
 released AS (
     INSERT INTO penstock.positions
         (group_id, partition_id, version, next_offset, lease_id, lease_end, available_at, attempts, failures, skipped,
-         moved_at, expiries, suspect_end)
+         moved_at, expiries, suspect_end, redelivered_end)
     SELECT group_id, partition_id, version + 1, next_offset, NULL, next_offset, 'epoch', attempts, failures, skipped,
-           moved_at, expiries, suspect_end
+           moved_at, expiries, suspect_end, greatest(redelivered_end, lease_end)
     FROM held WHERE lease_id = %(lease)s
     RETURNING partition_id
 )
