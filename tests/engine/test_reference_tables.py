@@ -18,7 +18,7 @@ from penstock.engine.driver.loop import SMALL_EVENTS
 from penstock.engine.reference_tables import ReferenceTables, fetch_table
 from penstock.engine.worker.read_config import ReadConfig
 from penstock.stream.steps import ReferenceTable
-from tests.engine.pipelines import Bench, eventually
+from tests.engine.pipelines import T0, Bench, eventually
 
 
 def test_an_inner_join_with_an_empty_table_emits_nothing(bench: Bench) -> None:
@@ -149,3 +149,54 @@ def test_preview_and_explain_commit_nothing(bench: Bench) -> None:
     assert "HashAggregate" in plan.partition("Spark's plan:")[2]
     assert bench.ask("SELECT count(*) FROM penstock.queries") == 0
     assert bench.ask("SELECT count(*) FROM penstock.groups") == 0
+
+
+@pytest.fixture
+def customers(bench: Bench) -> Bench:
+    """Orders, and a table of customers to look them up in."""
+    bench.queue(partitions=1)
+    bench.push([("k", {"customer_id": f"c{n % 3}", "amount": n, "ts": T0 + n}) for n in range(6)])
+    with psycopg.connect(bench.url, autocommit=True) as conn:
+        conn.execute("CREATE TABLE customers (customer_id text, segment text, weight numeric)")
+        conn.execute("INSERT INTO customers VALUES ('c0', 'gold', 0.5), ('c1', 'blue', 2)")
+    return bench
+
+
+@pytest.mark.parametrize(
+    "joined",
+    [
+        Stream.from_("orders").enrich("customers", on="customer_id"),
+        Stream.from_("orders").sql("SELECT * FROM stream LEFT JOIN c USING (customer_id)", c="customers"),
+        Stream.from_("orders").sql(
+            "SELECT stream.*, c.segment, c.weight FROM stream LEFT JOIN c ON c.customer_id = stream.customer_id",
+            c="customers",
+        ),
+        Stream.from_("orders").enrich("customers", on="customer_id").filter(lambda event: True),
+    ],
+)
+def test_keys_and_arguments_can_be_columns_of_the_table(customers: Bench, joined: Stream) -> None:
+    made = joined.key_by("segment").window_tumbling(seconds=3600)
+    customers.run(made.aggregate({"n": "count(*)", "weights": "sum(weight)", "last": "last(segment)"}))
+
+    rows = {row["key"]: (row["n"], row["weights"], row["last"]) for row in customers.rows()}
+    assert rows == {"gold": (2, 1, "gold"), "blue": (2, 4, "blue"), "": (2, None, None)}
+
+
+def test_a_column_of_the_table_replaces_the_field_of_the_same_name(customers: Bench) -> None:
+    customers.push([("k", {"customer_id": "c1", "amount": 1, "ts": T0, "segment": "of the event", "Weight": 7})])
+    enriched = Stream.from_("orders").filter("segment IS NOT NULL").enrich("customers", on="customer_id")
+    customers.run(enriched.to("out"))
+    assert customers.emitted("out")[0]["segment"] == "blue"
+    customers.run(enriched.filter(lambda event: event["segment"] == "blue").to("python"), "python")
+    assert customers.emitted("python")[0]["segment"] == "blue"
+    by_segment = enriched.key_by("segment").window_tumbling(seconds=3600).aggregate({"w": "sum(weight)"})
+    customers.run(by_segment, "windows")
+    assert customers.by_key("w", "windows") == {"blue": 2}
+
+
+def test_lookups_follow_each_other(customers: Bench) -> None:
+    with psycopg.connect(customers.url, autocommit=True) as conn:
+        conn.execute("CREATE TABLE segments AS SELECT 'gold' AS segment, 10 AS discount")
+    chained = Stream.from_("orders").enrich("customers", on="customer_id").enrich("segments", on="segment", how="inner")
+    customers.run(chained.key_by("discount").window_tumbling(seconds=3600).aggregate({"n": "count(*)"}))
+    assert customers.by_key("n") == {"10": 2}

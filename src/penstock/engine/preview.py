@@ -38,7 +38,7 @@ from penstock.engine.spark.errors import error_summary, stream_errors
 from penstock.engine.spark.session import new_session, spark_session
 from penstock.engine.worker.event_failure import EventFailure
 from penstock.engine.worker.json_values import to_json_value
-from penstock.engine.worker.read_config import EVENT_JSON, ReadConfig
+from penstock.engine.worker.read_config import EMPTY_SCHEMA, EVENT_JSON, ReadConfig
 from penstock.engine.worker.reader import EventReader, decode_events
 from penstock.log.event import Event
 from penstock.log.log import Log
@@ -155,14 +155,13 @@ def _compile(stream: Definition, sample: Sequence[Event], conninfo: str, runs: b
             conninfo, 0, "preview", pa.schema([]), {}, None, 0, (), split.with_event_json, failed_events=failures
         )
         return _Preview(_compile_join(stream, split, sample, base, spark, runs), None, conninfo, failures)
-    fields, _ = resolve_fields(spark, split, {}, sample)
     rules = stream.time
     event_time = rules.event_time if stream.windows else None
     config = ReadConfig(
         conninfo,
         0,
         "preview",
-        fields,
+        EMPTY_SCHEMA,
         dict(enumerate(stream.sources)),
         event_time,
         rules.lateness_us,
@@ -172,6 +171,9 @@ def _compile(stream: Definition, sample: Sequence[Event], conninfo: str, runs: b
         failed_events=failures,
     )
     tables = ReferenceTables(config)
+    fields, _ = resolve_fields(spark, split, tables, {}, sample)
+    config = dataclasses.replace(config, fields=fields)
+    tables = tables.with_config(config)
     frame = spark.createDataFrame(decode_events(spark, config, sample)) if runs else EventReader(config).frame(spark, 1)
     split, _ = resolve_udf_stages(split, frame, tables, {}, sample)
     if stream.windows:

@@ -48,14 +48,12 @@ class ReferenceTables:
 
     def frame(self, spark: SparkSession, name: str, table: ReferenceTable) -> DataFrame:
         """Return the table, from the cache if it is there."""
-        cached = self._cache.get((name, id(table)))
-        if cached is None:
-            if table.notify is not None:
-                # Before the table is read, so that no later change is missed.
-                self._listener.listen(table.notify)
-            rows = None if table.query is None else self._read(name, table.query)
-            cached = self._cache[name, id(table)] = _CachedTable(table, time.monotonic(), rows)
-        return _user_frame(spark, name, table) if cached.rows is None else spark.createDataFrame(cached.rows)
+        rows = self._load(name, table).rows
+        return _user_frame(spark, name, table) if rows is None else spark.createDataFrame(rows)
+
+    def columns(self, spark: SparkSession, name: str, table: ReferenceTable) -> list[str]:
+        rows = self._load(name, table).rows
+        return _user_frame(spark, name, table).columns if rows is None else rows.column_names
 
     def forget_stale(self) -> bool:
         """Drop tables that are due for a refresh; True if there were any, which outdates Spark plans with them."""
@@ -71,6 +69,16 @@ class ReferenceTables:
 
     def close(self) -> None:
         self._listener.close()
+
+    def _load(self, name: str, table: ReferenceTable) -> _CachedTable:
+        cached = self._cache.get((name, id(table)))
+        if cached is None:
+            if table.notify is not None:
+                # Before the table is read, so that no later change is missed.
+                self._listener.listen(table.notify)
+            rows = None if table.query is None else self._read(name, table.query)
+            cached = self._cache[name, id(table)] = _CachedTable(table, time.monotonic(), rows)
+        return cached
 
     def _read(self, name: str, query: str) -> pa.Table:
         try:

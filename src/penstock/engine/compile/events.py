@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from penstock.engine.compile import exact_decimals
 from penstock.engine.compile.key_text import to_key
-from penstock.engine.compile.spark_steps import apply_steps
+from penstock.engine.compile.spark_steps import apply_steps, lookup_columns
 from penstock.engine.compile.split_stream import SplitStream
 from penstock.engine.reference_tables import ReferenceTables
 from penstock.engine.worker.json_values import COST_PREFIX, NON_OBJECT, SINK_KEY
@@ -23,6 +23,7 @@ def compile_events(
 
     sink_key = split.stream.sink_key
     fields = split.stages[-1].fields or EMPTY_SCHEMA if split.stages else references.read_config.fields
+    copied_fields = {*fields.names} - lookup_columns(events.sparkSession, split.by_stage()[-1].steps, references)
 
     def transform(frame: DataFrame, is_single_partition: bool) -> DataFrame:
         frame = apply_steps(frame, split.spark_steps, references)
@@ -42,7 +43,7 @@ def compile_events(
         if split.outputs_event and EVENT_JSON in frame.columns:
             # The whole event, and columns that steps added.
             event_json = [EVENT_JSON]
-            internal |= set(fields.names)
+            internal |= copied_fields
         columns = [f"`{name}`" for name in frame.columns if name not in internal]
         return frame.select("__partition", "__offset", "__output_key", *costs, *event_json, *columns)
 

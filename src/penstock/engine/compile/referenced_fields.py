@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
+from sqlglot import exp
+
+from penstock.core.errors import InvalidSql
 from penstock.engine.compile.spark_columns import column_fields
 from penstock.engine.compile.split_stream import ARGUMENT_PREFIX, KEY_FIELD, SplitStream
 from penstock.engine.worker.json_values import COST_PREFIX, SINK_KEY
 from penstock.stream.definition import Definition
 from penstock.stream.expression import is_python
 from penstock.stream.sql.column_refs import bare_column, column_names
-from penstock.stream.steps import Filter, FlatMap, Lookup, Map, Sql
+from penstock.stream.sql.parser import parse_select
+from penstock.stream.steps import Filter, FlatMap, Lookup, Map, ReferenceTable, Sql, Step, makes_columns
+
+#: Returns the columns of a reference table with this name.
+TableColumns: TypeAlias = Callable[[str, ReferenceTable], Sequence[str]]
 
 _COMPUTED_FIELDS = (ARGUMENT_PREFIX, KEY_FIELD, SINK_KEY, COST_PREFIX)
 _NUMERIC_AGGREGATES = ("sum", "avg", "stddev", "percentile")
+
+
+class FieldReferences(NamedTuple):
+    #: Every name that may be a field of the events, in order.
+    names: list[str]
+    #: The names that can only be fields: a key, an argument or a lookup's key that no step computes.
+    certain: frozenset[str]
 
 
 def key_expressions(stream: Definition) -> tuple[Any, ...]:
@@ -23,33 +38,98 @@ def key_expressions(stream: Definition) -> tuple[Any, ...]:
     return stream.key if isinstance(stream.key, tuple) else (stream.key,)
 
 
-def referenced_fields(split: SplitStream, part: int = 0) -> list[str]:
+def referenced_fields(
+    split: SplitStream, part: int = 0, table_columns: TableColumns = lambda name, table: ()
+) -> FieldReferences:
     """The fields that the reader (part 0) or the n-th stage must return for the Spark steps that follow it."""
-    names: dict[str, None] = {}
-
-    def add(*expressions: Any) -> None:
-        for expression in expressions:
-            if expression is not None and not is_python(expression):
-                found = column_names(expression) if isinstance(expression, str) else column_fields(expression)
-                names.update(dict.fromkeys(found))
-
     parts = split.by_stage()
+    scope = _Scope()
     for step in parts[part].steps:
         match step:
             case Map(expression=expression) | FlatMap(expression=expression) | Filter(condition=expression):
-                add(expression)
+                scope.refer(expression)
             case Sql(query=query):
-                add(query)
+                scope.refer(query)
             case Lookup(on=on):
-                names.update(dict.fromkeys(on))
+                scope.refer_to_fields(on)
+        scope.pass_step(step, table_columns)
     stream = split.stream
     if part == len(parts) - 1:
-        add(*key_expressions(stream))
+        values = [*key_expressions(stream), *(gate.cost.expression for gate in stream.gates)]
+        values += [aggregate.argument for aggregate in stream.aggregates.values()]
         if not stream.windows:
-            add(stream.sink_key)
-        add(*(gate.cost.expression for gate in stream.gates))
-        add(*(aggregate.argument for aggregate in stream.aggregates.values()))
-    return [name for name in names if not name.startswith("__") or name.startswith(_COMPUTED_FIELDS)]
+            values.append(stream.sink_key)
+        for value in values:
+            field = bare_column(value) if isinstance(value, str) else None
+            if field is None:
+                scope.refer(value)
+            else:
+                scope.refer_to_fields([field])
+    names = [name for name in scope.names if not name.startswith("__") or name.startswith(_COMPUTED_FIELDS)]
+    return FieldReferences(names, frozenset(scope.certain))
+
+
+class _Scope:
+    """The columns that an expression can refer to after some steps."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, None] = {}
+        self.certain: set[str] = set()
+        #: Columns that the steps so far have added to the event, in lower case: Spark ignores the case of names.
+        self._added: set[str] = set()
+        #: False once a step has replaced the event.
+        self._has_event = True
+
+    def refer(self, expression: Any) -> None:
+        if expression is None or is_python(expression):
+            return
+        names = column_names(expression) if isinstance(expression, str) else column_fields(expression)
+        self.names.update(dict.fromkeys(name for name in names if name.lower() not in self._added))
+
+    def refer_to_fields(self, names: Sequence[str]) -> None:
+        fields = [name for name in names if name.lower() not in self._added]
+        self.names.update(dict.fromkeys(fields))
+        if self._has_event:
+            self.certain.update(fields)
+
+    def pass_step(self, step: Step, table_columns: TableColumns) -> None:
+        match step:
+            case Lookup(name=name, table=table):
+                # The columns to join on are those of the event, which are added by no step.
+                joined = {field.lower() for field in step.on}
+                self._added |= {column.lower() for column in table_columns(name, table)} - joined
+            case Sql(query=query, tables=tables) if not makes_columns(step):
+                names = [*_aliases(query), *(c for name, table in tables.items() for c in table_columns(name, table))]
+                self._added |= {name.lower() for name in names} - {name.lower() for name in _join_columns(query)}
+            case Map(expression=str(text)) if _has_star(text):
+                self._added |= {name.lower() for name in _aliases(text)}
+            case Map() | FlatMap() | Sql():
+                self._has_event = False
+
+
+def _has_star(text: str) -> bool:
+    tree = _parse(text)
+    return tree is None or any(item.is_star for item in tree.selects)
+
+
+def _aliases(text: str) -> list[str]:
+    """The names that a query or a select list gives to what it computes."""
+    tree = _parse(text)
+    return [] if tree is None else [item.alias for item in tree.selects if isinstance(item, exp.Alias)]
+
+
+def _join_columns(text: str) -> list[str]:
+    """The columns of USING, which the stream has as well."""
+    tree = _parse(text)
+    joins = [] if tree is None else tree.find_all(exp.Join)
+    return [column.name for join in joins for column in join.args.get("using") or []]
+
+
+def _parse(text: str) -> Any:
+    try:
+        return parse_select(text)
+    except InvalidSql:
+        return None  # Spark may be able to parse it
 
 
 def numeric_fields(stream: Definition) -> set[str]:

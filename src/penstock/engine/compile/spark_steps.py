@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
@@ -69,4 +69,18 @@ def _run_sql(frame: DataFrame, step: Sql, references: ReferenceTables) -> DataFr
 
 def _look_up(frame: DataFrame, step: Lookup, references: ReferenceTables) -> DataFrame:
     table = references.frame(frame.sparkSession, step.name, step.table)
-    return frame.join(F.broadcast(table), list(step.on), step.how)
+    # A column of the table replaces the field of the same name.
+    added, internal = _added_columns(step, table.columns), _internal_columns(frame)
+    replaced = [name for name in frame.columns if name.lower() in added and name not in internal]
+    return frame.drop(*replaced).join(F.broadcast(table), list(step.on), step.how)
+
+
+def lookup_columns(spark: SparkSession, steps: Sequence[Any], references: ReferenceTables) -> set[str]:
+    """The columns that lookups add to the event, or replace in it."""
+    lookups = [(step, references.columns(spark, step.name, step.table)) for step in steps if isinstance(step, Lookup)]
+    return {name for step, columns in lookups for name in columns if name.lower() in _added_columns(step, columns)}
+
+
+def _added_columns(step: Lookup, columns: Sequence[str]) -> set[str]:
+    """The columns of a lookup's table without those to join on, in lower case: Spark ignores the case of names."""
+    return {name.lower() for name in columns} - {name.lower() for name in step.on}

@@ -91,13 +91,12 @@ def _prepare_stream(
 ) -> PreparedQuery:
     stream, split, spark = context.stream, context.split, context.spark
     sample = _read_sample(context, stored_types, wait)
-    schema, types = resolve_fields(spark, split, stored_types or {}, sample)
     conninfo = context.log.database.conninfo
     config = ReadConfig(
         conninfo,
         context.id,
         context.name,
-        schema,
+        EMPTY_SCHEMA,
         {source.queue_id: source.queue for source in groups},
         stream.time.event_time if stream.windows else None,
         stream.time.lateness_us,
@@ -105,9 +104,12 @@ def _prepare_stream(
         split.with_event_json,
         with_metadata=split.with_metadata,
     )
+    references = ReferenceTables(config)
+    schema, types = resolve_fields(spark, split, references, stored_types or {}, sample)
+    config = dataclasses.replace(config, fields=schema)
+    references = references.with_config(config)
     reader = EventReader(config)
     frame = reader.frame(spark, 1)
-    references = ReferenceTables(config)
     split, stage_types = resolve_udf_stages(split, frame, references, stored_types or {}, sample)
     if sample and wait is not None:
         stored_types = _store_types(context, {**types, **stage_types}, stored_types)
@@ -208,7 +210,7 @@ def _read_sample(
     """Read the newest events; wait for the first one if types have to be inferred."""
     split, sources = context.split, context.stream.sources
     sample = context.run(_read_newest(context, sources))
-    if not referenced_fields(split) and not isinstance(split.stream.time.event_time, str):
+    if not referenced_fields(split).names and not isinstance(split.stream.time.event_time, str):
         return sample
     while not sample and not stored_types:
         if wait is None or not wait():
@@ -242,7 +244,7 @@ def _has_known_types(name: str, joined: Definition, stored_types: Mapping[str, s
     """True if the types of a join input are stored or declared."""
     if any(field.startswith(f"{name}.") for field in stored_types):
         return True
-    fields = set(referenced_fields(split_stream(joined)))
+    fields = set(referenced_fields(split_stream(joined)).names)
     if isinstance(joined.time.event_time, str):
         fields.add(joined.time.event_time.split(".")[0])
     return fields <= joined.schema.keys()

@@ -19,7 +19,7 @@ from penstock.engine.compile.key_text import columns_to_text
 from penstock.engine.compile.schema.field_types import declared_types, parse_spark_type, warn_assumed_string
 from penstock.engine.compile.schema.sample import run_all_udfs
 from penstock.engine.compile.schema.schema_inference import infer_types
-from penstock.engine.compile.spark_steps import apply_steps
+from penstock.engine.compile.spark_steps import apply_steps, lookup_columns
 from penstock.engine.compile.split_stream import SplitStream
 from penstock.engine.joins.matcher import INPUT_SCHEMA
 from penstock.engine.reference_tables import ReferenceTables
@@ -127,7 +127,8 @@ class JoinInput:
         """Return the columns that the input's steps have computed, beside the event or instead of it."""
         system = {*SYSTEM_COLUMNS.names, EVENT_JSON, METADATA, "__k", "__side"}
         if self.outputs_event:
-            system.update(self.event_fields.names)
+            steps = self.split.by_stage()[-1].steps
+            system |= {*self.event_fields.names} - lookup_columns(frame.sparkSession, steps, self.references)
         return [name for name in frame.columns if name not in system]
 
     def _join_key(self, frame: DataFrame) -> Any:

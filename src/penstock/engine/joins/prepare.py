@@ -61,7 +61,7 @@ def prepare_join(
         known_outputs = _without_prefix(known_of_side, _OUTPUT_PREFIX)
         known_fields = {key: kind for key, kind in known_of_side.items() if not key.startswith(_OUTPUT_PREFIX)}
         input_split = split_stream(input_stream)
-        schema, types = resolve_fields(spark, input_split, known_fields, sample)
+        schema, types = resolve_fields(spark, input_split, tables, known_fields, sample)
         config = dataclasses.replace(
             base,
             fields=schema,

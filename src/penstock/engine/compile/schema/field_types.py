@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,9 +15,10 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from pyspark.sql.types import StructType
 
 from penstock.core.errors import InvalidRequest
-from penstock.engine.compile.referenced_fields import key_expressions, numeric_fields, referenced_fields
+from penstock.engine.compile.referenced_fields import numeric_fields, referenced_fields
 from penstock.engine.compile.schema.sample import run_reader_udfs, run_stage
 from penstock.engine.compile.schema.schema_inference import infer_types
+from penstock.engine.compile.spark_steps import lookup_columns
 from penstock.engine.compile.split_stream import ARGUMENT_PREFIX, SplitStream
 from penstock.engine.reference_tables import ReferenceTables
 from penstock.engine.worker.json_columns import DEFAULT_NUMBER
@@ -31,10 +32,14 @@ _logger = logging.getLogger("penstock.engine")
 
 
 def resolve_fields(
-    spark: SparkSession, split: SplitStream, stored: Mapping[str, str], sample: Sequence[Event]
+    spark: SparkSession,
+    split: SplitStream,
+    references: ReferenceTables,
+    stored: Mapping[str, str],
+    sample: Sequence[Event],
 ) -> tuple[pa.Schema, dict[str, str]]:
     """Resolve the types of the fields that the reader decodes. Also returns their Spark types, to be stored."""
-    names = referenced_fields(split)
+    names, certain = referenced_fields(split, 0, partial(references.columns, spark))
     time_field = _time_field(split)
     if time_field is not None and time_field not in names:
         names.append(time_field)
@@ -43,7 +48,7 @@ def resolve_fields(
     inferred = infer_types(run_reader_udfs(spark, split, sample), undeclared) if undeclared else {}
     if time_field in undeclared and inferred.get(time_field) == DEFAULT_NUMBER:
         inferred[time_field] = pa.int64() if _has_only_integers(sample, time_field) else pa.float64()
-    types = _resolve_types(split, names, declared, inferred, warn_assumed_string)
+    types = _resolve_types(split, names, certain, declared, inferred, warn_assumed_string)
     if time_field is not None:
         types.setdefault(time_field, pa.string())
     return pa.schema(list(types.items())), {name: _spark_type(kind) for name, kind in types.items()}
@@ -80,19 +85,21 @@ def resolve_udf_stages(
     steps = list(split.spark_steps)
     types_to_store: dict[str, str] = {}
     input_fields = references.read_config.fields.names
-    for part, (stage, _) in enumerate(split.by_stage()):
+    parts = split.by_stage()
+    for part, (stage, _) in enumerate(parts):
         if stage is None:
             continue
         index = steps.index(stage)
-        stage = steps[index] = dataclasses.replace(stage, copied_fields=frozenset(input_fields))
+        added = lookup_columns(reader.sparkSession, parts[part - 1].steps, references)
+        stage = steps[index] = dataclasses.replace(stage, copied_fields=frozenset(input_fields) - added)
         prefix = f"{stage.name}."
         of_stage = {name.removeprefix(prefix): kind for name, kind in stored.items() if name.startswith(prefix)}
         declared = {**of_stage, **declared_types(split.stream, stage.steps)}
-        names = referenced_fields(split, part)
+        names, certain = referenced_fields(split, part, partial(references.columns, reader.sparkSession))
         inferred: dict[str, pa.DataType | None] = {}
         if sample and any(name not in declared for name in names):
             inferred = infer_types(run_stage(stage, steps[:index], reader, references, sample), names)
-        types = _resolve_types(split, names, declared, inferred, partial(_warn_assumed_stage_string, stage))
+        types = _resolve_types(split, names, certain, declared, inferred, partial(_warn_assumed_stage_string, stage))
         is_stored = [name for name in types if split.stream.windows or inferred.get(name) is not None]
         types_to_store.update({f"{prefix}{name}": _spark_type(types[name]) for name in is_stored})
         steps[index] = dataclasses.replace(stage, fields=pa.schema(list(types.items())))
@@ -103,6 +110,7 @@ def resolve_udf_stages(
 def _resolve_types(
     split: SplitStream,
     names: Sequence[str],
+    certain: Collection[str],
     declared: Mapping[str, str],
     inferred: Mapping[str, pa.DataType | None],
     warn: Callable[[str], None],
@@ -111,11 +119,10 @@ def _resolve_types(
     types: dict[str, pa.DataType] = {}
     for name in names:
         kind = parse_spark_type(name, declared[name]) if name in declared else inferred.get(name)
-        if kind is None and _is_numeric(split, name):
-            kind = DEFAULT_NUMBER
-        if kind is None and _is_certainly_field(split, name):
-            kind = pa.string()
-            warn(name)
+        if kind is None and name in certain:
+            kind = DEFAULT_NUMBER if _is_numeric(split, name) else pa.string()
+            if kind == pa.string():
+                warn(name)
         if kind is not None:
             types[name] = kind
     return types
@@ -133,16 +140,6 @@ def _warn_assumed_stage_string(stage: UdfStage, name: str) -> None:
 
 def _is_numeric(split: SplitStream, name: str) -> bool:
     return name in numeric_fields(split.stream) or name.startswith((ARGUMENT_PREFIX, COST_PREFIX))
-
-
-def _is_certainly_field(split: SplitStream, name: str) -> bool:
-    """True if a name that no sample event has can only be a field: it is a whole expression, or a lookup's key."""
-    stream = split.stream
-    expressions = [*key_expressions(stream), stream.sink_key, *(a.argument for a in stream.aggregates.values())]
-    expressions += [gate.cost.expression for gate in stream.gates]
-    return name in [expression for expression in expressions if isinstance(expression, str)] or any(
-        name in getattr(step, "on", ()) for step in split.spark_steps
-    )
 
 
 def _time_field(split: SplitStream) -> str | None:
