@@ -157,11 +157,10 @@ def top_values(values: Sequence[str], k: int) -> list[dict[str, Any]]:
     return [{"value": value, "count": times} for value, times in ranked[:k]]
 
 
-def is_percentile(found: float | None, values: Sequence[Decimal], fraction: float) -> bool:
-    """True if the percentile is within 1 % of the values on both sides of the rank."""
+def is_percentile(found: float | None, values: Sequence[Decimal] | Sequence[float], fraction: float) -> bool:
+    """True if the percentile is the value at the rank: exactly for few distinct values, otherwise within 1 %."""
     if not values:
         return found is None
     ranked = sorted(float(value) for value in values)
-    rank = fraction * (len(ranked) - 1)
-    low, high = ranked[math.floor(rank)], ranked[math.ceil(rank)]
-    return found is not None and low - abs(low) * 0.0101 <= found <= high + abs(high) * 0.0101
+    exact = ranked[max(1, math.ceil(Decimal(str(fraction)) * len(ranked))) - 1]
+    return found == exact if len(set(ranked)) <= 1024 else math.isclose(found or 0.0, exact, rel_tol=0.01)

@@ -179,7 +179,7 @@ def test_keys_and_arguments_can_be_columns_of_the_table(customers: Bench, joined
     customers.run(made.aggregate({"n": "count(*)", "weights": "sum(weight)", "last": "last(segment)"}))
 
     rows = {row["key"]: (row["n"], row["weights"], row["last"]) for row in customers.rows()}
-    assert rows == {"gold": (2, 1, "gold"), "blue": (2, 4, "blue"), "": (2, None, None)}
+    assert rows == {"gold": (2, 1, "gold"), "blue": (2, 4, "blue"), None: (2, None, None)}
 
 
 def test_a_column_of_the_table_replaces_the_field_of_the_same_name(customers: Bench) -> None:

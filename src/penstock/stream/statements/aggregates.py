@@ -132,7 +132,7 @@ def _find_problem(node: Any) -> str | None:
     """Return why an aggregate cannot be computed as its arguments say."""
     match node:
         case exp.ApproxQuantile() if node.args.get("accuracy") or node.args.get("weight"):
-            return "a percentile is within 1 percent of its value: leave the accuracy out"
+            return "a percentile is exact up to 1,024 values and within 1 percent beyond: leave the accuracy out"
         case exp.ApproxDistinct() if node.args.get("accuracy"):
             accuracy = node.args["accuracy"]
             if not isinstance(accuracy, exp.Literal) or accuracy.is_string or float(accuracy.name) < _DISTINCT_ERROR:

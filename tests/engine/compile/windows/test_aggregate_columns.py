@@ -180,6 +180,27 @@ def test_many_distinct_values_are_estimated(bench: Bench) -> None:
     assert bench.by_key("about")["k"] == pytest.approx(5000, rel=0.1)
 
 
+@pytest.mark.parametrize("most", [3, 100_000])
+def test_percentiles_are_exact_for_few_values_and_close_for_many(bench: Bench, most: int) -> None:
+    cases: dict[str, list[float]] = {
+        "few": [266, 1005, 1069, 2475],
+        "small": [1e-90, 2e-90, 4e-120, 5e-324, -0.0, 0.0],
+        "many": [-(1.01**n) for n in range(-600, 600)] if most > 3 else [7.25],
+    }
+    bench.queue(partitions=1)
+    for key, values in cases.items():
+        bench.push((key, {"ts": T0, "x": value}) for value in values)
+    made = stream(schema={"x": "double"}).window_tumbling(seconds=3600, event_time="ts", idle_flush_seconds=NEVER_IDLE)
+    fractions = {f"p{index}": fraction for index, fraction in enumerate((0, 0.5, 0.75, 0.9, 1))}
+    bench.run(
+        made.aggregate({name: agg.percentile("x", fraction) for name, fraction in fractions.items()}),
+        max_events_per_cycle=most,
+    )
+    for row in bench.rows():
+        for name, fraction in fractions.items():
+            assert oracle.is_percentile(row[name], cases[row["key"]], fraction)
+
+
 def test_an_aggregate_can_have_a_function_as_argument(bench: Bench) -> None:
     bench.queue()
     bench.push(("k", {"ts": T0, "name": name}) for name in ("ada", "grace"))

@@ -6,6 +6,7 @@ cycle. PostgreSQL merges it into the window's row. The shown value is an SQL exp
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -210,13 +211,15 @@ def _value_counts(slot: str, values: Column) -> StateColumn:
 
 
 def _percentile(name: str, slot: str, value: Any, spark_type: str, aggregate: Aggregate) -> ResultColumn:
-    """The state counts the values in buckets whose bounds grow by 2 %."""
+    """The state counts the events of each value, or of each bucket if there are many values."""
 
     _numeric_type(name, spark_type, aggregate)
-    number = value.cast("double")
-    size = F.greatest(F.ceil(F.log(1.02, F.abs(number))) + 10_000, F.lit(1))
-    bucket = F.when(number == 0, F.lit(0)).when(number > 0, size).otherwise(-size)
-    state = _value_counts(slot, F.when(number.isNotNull(), bucket.cast("int").cast("string")))
+    number = value.cast("double") + F.lit(0.0)  # -0.0 and 0.0 are one value
+    state = dataclasses.replace(
+        _value_counts(slot, F.concat(F.lit("="), number.cast("string"))),
+        merge="penstock.add_values({state}, {partial})",
+        read=f"penstock.fold_values({_COUNT_VALUES})",
+    )
     final = f"penstock.bucket_percentile({{{slot}}}, {aggregate.number})"
     return ResultColumn(name, "double precision", (state,), final)
 
