@@ -23,7 +23,7 @@ def insert_gated_query(url: str) -> None:
         )
         for partition, key, denied in ((1, "tenant-1", False), (7, "tenant-7", True)):
             conn.execute(
-                "INSERT INTO penstock.gate_lanes (query_id, partition_id, key, passed, allowed, denied_since, next_at, "
+                "INSERT INTO penstock.gate_keys (query_id, partition_id, key, passed, allowed, denied_since, next_at, "
                 "wants, decided_at) VALUES (%s, %s, %s, 10, 10, CASE WHEN %s THEN now() END, "
                 "now() + interval '1 hour', 5, now())",
                 (row[0], partition, key, denied),

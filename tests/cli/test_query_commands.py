@@ -75,7 +75,7 @@ def test_list_prints_state_and_lag(cli: CommandLine) -> None:
 def test_client_queries_are_listed_and_deleted(cli: CommandLine) -> None:
     with psycopg.connect(str(cli.database_url)) as conn:
         conn.execute(
-            "INSERT INTO penstock.shared_queries (name, source_queue, config_hash, group_name) "
+            "INSERT INTO penstock.client_queries (name, source_queue, config_hash, group_name) "
             "VALUES ('per_user', 'orders', 'h', 'streams.per_user')"
         )
     spark, clients = cli.json("query", "list")

@@ -138,7 +138,7 @@ def test_show_advises_to_repartition_very_many_partitions(cli: CommandLine, arra
 
     async def warn(log: Log) -> None:
         async with log.database.connection() as conn:
-            await conn.execute("UPDATE penstock.queues SET lanes_warned_at = now()")
+            await conn.execute("UPDATE penstock.queues SET partitions_warned_at = now()")
 
     arrange(warn)
     assert "penstock queue repartition orders" in cli.json("queue", "show", "orders")["advice"]

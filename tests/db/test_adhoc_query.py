@@ -228,7 +228,7 @@ def test_the_login_has_no_right_to_write_or_to_change_roles(store: str) -> None:
     with psycopg.connect(make_conninfo(store, user=_NAME), autocommit=True) as conn:
         conn.execute("SET default_transaction_read_only = off")
         for statement in (
-            "INSERT INTO penstock.shed VALUES (1, 1, now())",
+            "INSERT INTO penstock.shed_events VALUES (1, 1, now())",
             "UPDATE penstock.queues SET name = 'mine'",
             "DELETE FROM penstock.groups",
             "TRUNCATE penstock.queues",

@@ -115,10 +115,10 @@ async def test_a_server_process_works_with_its_role_and_reports_missing_rights(d
 def test_the_server_role_can_change_limits_pause_queries_and_write_traces(database: RoleUrls) -> None:
     with psycopg.connect(database.server, autocommit=True) as conn:
         for statement in (
-            "UPDATE penstock.gate_lanes SET wakes_at = NULL WHERE false",
+            "UPDATE penstock.gate_keys SET wakes_at = NULL WHERE false",
             "DELETE FROM penstock.gate_limits WHERE false",
             "UPDATE penstock.queries SET is_paused = true WHERE false",
-            "DELETE FROM penstock.shared_state WHERE false",
+            "DELETE FROM penstock.client_query_state WHERE false",
             "DELETE FROM penstock.traces WHERE false",
             "DELETE FROM penstock.rule_states WHERE false",
             "DELETE FROM penstock.audit WHERE false",

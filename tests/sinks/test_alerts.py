@@ -216,14 +216,14 @@ async def open_windows(log: Log, queue: str, values: dict[str, float]) -> None:
     await push(log, [1], queue=queue, key="any")
     async with log.database.connection() as conn, conn.transaction():
         await conn.execute(
-            "INSERT INTO penstock.shared_queries (name, source_queue, config_hash, group_name)"
+            "INSERT INTO penstock.client_queries (name, source_queue, config_hash, group_name)"
             " VALUES (%s, %s, '', 'g')",
             [queue, queue],
         )
         await conn.execute(
-            "INSERT INTO penstock.shared_state"
+            "INSERT INTO penstock.client_query_state"
             " SELECT q.id, p.id, n.key, jsonb_build_object('avg', n.value), n.key, %s, %s, now()"
-            " FROM penstock.shared_queries q, penstock.partitions p, unnest(%s::text[], %s::float8[]) AS n (key, value)"
+            " FROM penstock.client_queries q, penstock.partitions p, unnest(%s::text[], %s::float8[]) AS n (key, value)"
             " WHERE q.name = %s AND p.queue_id = (SELECT id FROM penstock.queues WHERE name = %s)",
             [BEGIN, BEGIN + timedelta(seconds=5), list(values), list(values.values()), queue, queue],
         )
@@ -256,11 +256,11 @@ async def test_the_scan_of_open_windows_does_not_lock_the_rule(log: Log, queue: 
     made = rule(queue, on=queue, value="avg", when=above(100), live=queue, alerts=f"{queue}-alerts")
     surge = await saved(log, made)
     async with log.database.connection() as conn, conn.transaction():
-        await conn.execute("LOCK TABLE penstock.shared_state IN ACCESS EXCLUSIVE MODE")
+        await conn.execute("LOCK TABLE penstock.client_query_state IN ACCESS EXCLUSIVE MODE")
         looking = asyncio.create_task(ticked(log, surge))
 
         async def waits() -> object:
-            asked = "SELECT 1 FROM pg_locks WHERE relation = 'penstock.shared_state'::regclass AND NOT granted"
+            asked = "SELECT 1 FROM pg_locks WHERE relation = 'penstock.client_query_state'::regclass AND NOT granted"
             return await (await conn.execute(asked)).fetchone()
 
         await eventually(waits)

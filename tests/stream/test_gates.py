@@ -67,7 +67,7 @@ def test_invalid_limits_and_costs_are_refused(make: Callable[[], Any], sentence:
         (lambda: GATED.map("amount"), "would see events before the gate has admitted them"),
         (lambda: GATED.foreach(print), "would see events before the gate has admitted them"),
         (lambda: CALLS.to("out").gate(BUCKET), "gate comes before"),
-        (lambda: Definition.from_("a", "b").gate(BUCKET), "one budget for each lane of one queue"),
+        (lambda: Definition.from_("a", "b").gate(BUCKET), "one budget for each key of one queue"),
         (lambda: GATED.check(), "end the stream with .to"),
         (
             lambda: CALLS.gate(concurrency_gate(limit=1, group="w")).to("out", partition="tenant"),

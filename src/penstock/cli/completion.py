@@ -13,7 +13,7 @@ from penstock.cli.session import CommandSession, SharedOptions
 _TIMEOUT_SECONDS = 2.0
 _QUEUES: LiteralString = "SELECT name FROM penstock.queues ORDER BY name"
 _QUERIES: LiteralString = (
-    "SELECT name FROM penstock.queries UNION SELECT name FROM penstock.shared_queries ORDER BY name"
+    "SELECT name FROM penstock.queries UNION SELECT name FROM penstock.client_queries ORDER BY name"
 )
 
 

@@ -74,7 +74,7 @@ def queue_details(info: QueueInfo, busiest: Sequence[Partition]) -> dict[str, An
         ],
         "groups": [dataclasses.asdict(group) for group in info.groups],
         "dead_letters": info.dead_letters,
-        "advice": many_partitions_advice(info.queue.name) if info.queue.lanes_warned_at else None,
+        "advice": many_partitions_advice(info.queue.name) if info.queue.partitions_warned_at else None,
     }
 
 

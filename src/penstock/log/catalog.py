@@ -263,7 +263,12 @@ class Catalog:
         self, conn: AsyncConnection[Any], queue_id: int, epoch: int, names: list[str], *, is_key_partition: bool
     ) -> dict[str, int]:
         """Create partitions, with a cursor for every group, and return their ids by name."""
-        params: dict[str, Any] = {"queue": queue_id, "epoch": epoch, "names": names, "is_lane": is_key_partition}
+        params: dict[str, Any] = {
+            "queue": queue_id,
+            "epoch": epoch,
+            "names": names,
+            "is_key_partition": is_key_partition,
+        }
         rows = await (await conn.execute(_sql["create_partitions"], params)).fetchall()
         created: dict[str, int] = dict(rows)
         params["partitions"] = list(created.values())
@@ -291,7 +296,7 @@ class Catalog:
         return ids
 
     async def _warn_about_partitions(self, conn: AsyncConnection[Any], queue: Queue, created: int) -> None:
-        if queue.partitioning != "key" or queue.lanes_warned_at is not None:
+        if queue.partitioning != "key" or queue.partitions_warned_at is not None:
             return
         before = self._created_partitions // _PARTITION_CHECK_INTERVAL
         self._created_partitions += created

@@ -38,7 +38,7 @@ class Queue:
     max_depth_events: int | None
     max_event_bytes: int | None
     max_redrives: int
-    lanes_warned_at: datetime | None
+    partitions_warned_at: datetime | None
     created_at: datetime
     expiry_limit: int | None
     #: How a full queue treats a push: ``refuse`` or ``shed``.

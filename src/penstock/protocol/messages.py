@@ -41,7 +41,7 @@ class QueueDocument(Struct, frozen=True):
     epoch: int
     segment: int
     created_at: datetime
-    lanes_warned_at: datetime | None
+    partitions_warned_at: datetime | None
     options: dict[str, Any]
 
     @classmethod

@@ -270,7 +270,7 @@ class Definition:
     # Gates
 
     def gate(self, gate: Gate) -> Self:
-        """Hold events back in their queue until the gate admits them, in order per lane of the queue.
+        """Hold events back in their queue until the gate admits them, in order per key.
 
         An event must be admitted by all gates of a stream, and it is charged to all of them or to none. ::
 
@@ -287,13 +287,13 @@ class Definition:
             raise InvalidRequest("gate comes before .to(...): move it there")
         if self.key is not None:
             raise InvalidRequest(
-                "a gate has one budget for each lane of the queue, so key_by cannot give it another key: let a stream "
+                "a gate has one budget for each key of the queue, so key_by cannot give it another key: let a stream "
                 "in front repartition, Stream.from_(...).to('by-tenant', partition='tenant'), into a queue that was "
                 "created by 'key', and gate that queue"
             )
         if len(self.sources) > 1:
             raise InvalidRequest(
-                "a gate has one budget for each lane of one queue: bring the queues together with a stream "
+                "a gate has one budget for each key of one queue: bring the queues together with a stream "
                 "in front, Stream.from_('a', 'b').to('all'), and gate that queue"
             )
         return dataclasses.replace(self, gates=(*self.gates, checked))

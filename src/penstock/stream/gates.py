@@ -1,4 +1,4 @@
-"""Rate-limit gates of a definition: how many events of a lane may pass, and how fast.
+"""Rate-limit gates of a definition: how many events of a key may pass, and how fast.
 
 Amounts are integers in billionths of a token, so that sums are exact.
 """
@@ -37,7 +37,7 @@ class TokenBucketGate:
     capacity: int
     rate: int
     cost: Cost
-    #: One budget for all lanes of the query, which take turns.
+    #: One budget for all keys of the query, which take turns.
     shared: bool = False
 
     def describe(self) -> str:
@@ -61,14 +61,14 @@ class SlidingWindowGate:
 
 @dataclass(frozen=True, slots=True)
 class ConcurrencyGate:
-    """Admits an event while fewer than ``limit`` admitted events of its lane are not acknowledged by the group."""
+    """Admits an event while fewer than ``limit`` admitted events of its key are not acknowledged by the group."""
 
     limit: int
     group: str
 
     #: One token per event.
     cost: ClassVar[Cost] = Cost()
-    #: Events in flight are counted per lane.
+    #: Events in flight are counted per key.
     shared: ClassVar[bool] = False
 
     def describe(self) -> str:
@@ -87,7 +87,7 @@ def token_bucket_gate(
     allow_zero_cost: bool = True,
     shared: bool = False,
 ) -> TokenBucketGate:
-    """Limit each lane with a token bucket.
+    """Limit each key with a token bucket.
 
     Args:
         capacity: The tokens of a full bucket: the maximum burst.
@@ -96,7 +96,7 @@ def token_bucket_gate(
             or a function of the event; 1 by default. An event that costs more than the capacity can never pass, and
             becomes a dead letter.
         allow_zero_cost: Whether an event may cost nothing.
-        shared: One bucket for all lanes of the query, which take turns.
+        shared: One bucket for all keys of the query, which take turns.
     """
     amount = parse_amount("capacity", capacity)
     rate = parse_amount("refill_per_sec", refill_per_sec)
@@ -112,7 +112,7 @@ def sliding_window_gate(
     allow_zero_cost: bool = True,
     shared: bool = False,
 ) -> SlidingWindowGate:
-    """Limit each lane to ``limit`` tokens in any ``window_sec`` seconds. See ``token_bucket_gate``."""
+    """Limit each key to ``limit`` tokens in any ``window_sec`` seconds. See ``token_bucket_gate``."""
     amount = parse_amount("limit", limit)
     window = parse_seconds("window_sec", window_sec)
     cost = _parse_cost(cost_fn, allow_zero_cost, amount, "limit")
@@ -120,7 +120,7 @@ def sliding_window_gate(
 
 
 def concurrency_gate(*, limit: int, group: str) -> ConcurrencyGate:
-    """Limit each lane to ``limit`` events that ``group`` has not acknowledged in the sink queue."""
+    """Limit each key to ``limit`` events that ``group`` has not acknowledged in the sink queue."""
     return ConcurrencyGate(check_integer("limit", limit, 1, 1_000_000), check_name(group, "group"))
 
 

@@ -40,7 +40,7 @@ def query(console: ConsoleProcess) -> None:
         await query.cycle({"b": (1, 20.0)}, (start, start + timedelta(minutes=1)))
         async with log.database.connection() as conn:
             await conn.execute(
-                "INSERT INTO penstock.shared_queries (name, source_queue, sink_queue, config_hash, group_name) "
+                "INSERT INTO penstock.client_queries (name, source_queue, sink_queue, config_hash, group_name) "
                 "VALUES ('per user <i>', 'orders', NULL, 'h', 'streams.per user')"
             )
 

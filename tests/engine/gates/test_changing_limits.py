@@ -18,7 +18,7 @@ from tests.engine.pipelines import Bench, eventually, stream
 
 #: Whether the partition of a key is parked.
 IS_PARKED = """
-SELECT count(*) FROM penstock.cursors c JOIN penstock.gate_lanes l USING (partition_id) WHERE c.state = 3 AND l.key = %s
+SELECT count(*) FROM penstock.cursors c JOIN penstock.gate_keys l USING (partition_id) WHERE c.state = 3 AND l.key = %s
 """
 #: How many events the cycles have read, those that were read again included.
 EVENTS_READ = "SELECT sum(planned) FROM penstock.cycles"
@@ -82,7 +82,7 @@ def test_limits_written_to_the_table_apply_at_once(calls: Bench) -> None:
     weights = "INSERT INTO penstock.gate_limits (query, key, gate, weight) VALUES ('q', '', 0, 2)"
     contract = "INSERT INTO penstock.gate_limits (query, key, gate, rate) VALUES ('q', 't0', 1, 1000)"
     parked = """
-        SELECT count(*) FROM penstock.cursors c JOIN penstock.gate_lanes l USING (partition_id)
+        SELECT count(*) FROM penstock.cursors c JOIN penstock.gate_keys l USING (partition_id)
         WHERE c.state = 3 AND l.next_at IS NOT NULL
     """
     with calls.running(SLOW), psycopg.connect(calls.url, autocommit=True) as conn:

@@ -16,7 +16,7 @@ from penstock.stream.gates import NANOS_PER_TOKEN as TOKEN
 
 WAITING = """
 INSERT INTO penstock.queries (name, description, fingerprint, history_seconds) VALUES ('q', '{}', '', 0);
-INSERT INTO penstock.gate_lanes (query_id, partition_id, key, wakes_at, next_at, wants, decided_at)
+INSERT INTO penstock.gate_keys (query_id, partition_id, key, wakes_at, next_at, wants, decided_at)
 SELECT q.id, n, 't' || n, now() + interval '1 day', now() + interval '1 day', 10, now()
 FROM penstock.queries q, generate_series(1, 2) AS n;
 INSERT INTO penstock.gate_states (query_id, partition_id, gate, amount, rate, at_us, level)
@@ -49,7 +49,7 @@ def test_a_change_resumes_its_partition_settles_its_bucket_and_notifies(
     conn.execute(WAITING.encode())
     conn.execute(CHANGES[change].encode())
 
-    resumed = conn.execute("SELECT key FROM penstock.gate_lanes WHERE wakes_at IS NULL AND next_at IS NULL").fetchall()
+    resumed = conn.execute("SELECT key FROM penstock.gate_keys WHERE wakes_at IS NULL AND next_at IS NULL").fetchall()
     assert resumed == [("t1",)]
     levels = dict(conn.execute("SELECT partition_id, level FROM penstock.gate_states").fetchall())
     assert levels[2] == 0, "the other partition is unchanged"
@@ -67,7 +67,7 @@ def test_a_change_for_all_keys_settles_every_partition_and_shared_gates(conn: ps
     )
     conn.execute(b"INSERT INTO penstock.gate_limits (query, key, gate, rate) VALUES ('q', '', 1, 50), ('p', '', 1, 5)")
 
-    assert conn.execute("SELECT count(*) FROM penstock.gate_lanes WHERE wakes_at IS NULL").fetchall() == [(2,)]
+    assert conn.execute("SELECT count(*) FROM penstock.gate_keys WHERE wakes_at IS NULL").fetchall() == [(2,)]
     levels = conn.execute("SELECT level FROM penstock.gate_states").fetchall()
     assert all(10 <= level < 50 for (level,) in levels)
 
@@ -175,7 +175,7 @@ def test_limits_of_a_restarted_stream_apply_from_the_restart_on(conn: psycopg.Co
     conn.execute(b"SELECT penstock.settle_gates(ARRAY['q'], ARRAY[''], NULL)")
     assert 10 <= level(conn) < 15
     assert conn.execute("SELECT rate FROM penstock.gate_states").fetchall() == [(50,), (50,)]
-    assert conn.execute("SELECT count(*) FROM penstock.gate_lanes WHERE wakes_at IS NULL").fetchall() == [(2,)]
+    assert conn.execute("SELECT count(*) FROM penstock.gate_keys WHERE wakes_at IS NULL").fetchall() == [(2,)]
 
 
 def test_the_database_and_the_driver_compute_the_same_tokens(conn: psycopg.Connection[Any]) -> None:

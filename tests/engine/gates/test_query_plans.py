@@ -60,7 +60,7 @@ WITH added AS (
 ), limited AS (
     INSERT INTO penstock.gate_limits (query, key, gate, rate) SELECT 'mine', name, 1, 5 FROM mine
 ), known AS (
-    INSERT INTO penstock.gate_lanes (query_id, partition_id, key, wakes_at, wants, decided_at)
+    INSERT INTO penstock.gate_keys (query_id, partition_id, key, wakes_at, wants, decided_at)
     SELECT q.id, m.id, m.name, CASE WHEN m.waits THEN clock_timestamp() + interval '1 day' END, 10, clock_timestamp()
     FROM mine m, penstock.queries q
 ), listed AS (

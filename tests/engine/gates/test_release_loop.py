@@ -41,7 +41,7 @@ QUERY = """
 INSERT INTO penstock.queries (name, description, fingerprint, history_seconds, sink_queue)
 VALUES ('q', '{}', '', 0, 'out') RETURNING id, fence
 """
-PARKED = b"SELECT key FROM penstock.gate_lanes WHERE wakes_at IS NOT NULL"
+PARKED = b"SELECT key FROM penstock.gate_keys WHERE wakes_at IS NOT NULL"
 BUFFER_SIZE = 8
 
 
@@ -151,7 +151,7 @@ async def test_the_buffer_of_waiting_partitions_is_bounded(database_url: str) ->
         await eventually(is_bounded)
         assert buffer.size == sum(map(len, buffer.partitions.values()))
         await admin.change("q", GateChange(paused=False))
-        drained = b"SELECT FROM penstock.gate_lanes WHERE allowed = 3"
+        drained = b"SELECT FROM penstock.gate_keys WHERE allowed = 3"
         while len(driver.conn.execute(drained).fetchall()) < 30:
             await driver.run_cycle()
         assert (driver.failures, buffer.size, buffer.partitions) == ([], 0, {})
@@ -257,7 +257,7 @@ async def test_evicted_events_are_released_once_in_order_and_within_the_limit(da
                 await asyncio.to_thread(driver.conn.execute, b"DELETE FROM penstock.gate_limits")
             await driver.run_cycle()
             assert not driver.failures, driver.failures
-            ((released,),) = driver.conn.execute("SELECT coalesce(sum(allowed), 0) FROM penstock.gate_lanes").fetchall()
+            ((released,),) = driver.conn.execute("SELECT coalesce(sum(allowed), 0) FROM penstock.gate_keys").fetchall()
         seen: dict[str, list[tuple[int, int, int]]] = {}
         for event in await driver.log.browse("out", limit=10_000):
             seen.setdefault(str(event.key), []).append((event.offset, event.data["seq"], micros(event.appended_at)))

@@ -18,32 +18,32 @@ if TYPE_CHECKING:
 
     from penstock.engine.gates.admin import GateInfo
 
-app = typer.Typer(help="Gates: show and change the rate limits of a query's lanes.")
+app = typer.Typer(help="Gates: show and change the rate limits of a query's keys.")
 
 OptionalQuery = Annotated[
     str | None,
     typer.Argument(metavar="QUERY", help="This query only.", autocompletion=query_names, show_default=False),
 ]
 Key = Annotated[
-    str | None, typer.Argument(metavar="KEY", help="The key of the lane; without it: all lanes.", show_default=False)
+    str | None, typer.Argument(metavar="KEY", help="The key of the key; without it: all keys.", show_default=False)
 ]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=100_000, metavar="N", help="The maximum number.")]
 
 
 @command(app, "list", examples=["penstock gate list", "penstock gate list ota-limiter -n 100 --json"])
 async def list_gates(session: CommandSession, query: OptionalQuery = None, limit: Limit = 50) -> None:
-    """List gates by lane, those with waiting events first."""
+    """List gates by key, those with waiting events first."""
     _print_gates(session, await _read_gates(session, query, None, limit))
 
 
 @command(app, "show", examples=["penstock gate show ota-limiter tenant-7", "penstock gate show ota-limiter --json"])
 async def show(session: CommandSession, query: QueryName, key: Key = None) -> None:
-    """Show the gates of a query's lane, or of all its lanes."""
+    """Show the gates of a query's key, or of all its keys."""
     from penstock.core.errors import NotFound
 
     gates = await _read_gates(session, query, key, 100_000)
     if key is not None and not gates:
-        raise NotFound(f"no gate of query {query!r} has seen an event of lane {key!r} yet")
+        raise NotFound(f"no gate of query {query!r} has seen an event of key {key!r} yet")
     _print_gates(session, gates)
 
 
@@ -67,9 +67,7 @@ async def set_limits(
         float | None, typer.Option(help="The cost that a window admits, or that may be in flight.")
     ] = None,
     window: Annotated[float | None, typer.Option(metavar="SECONDS", help="The length of a window.")] = None,
-    weight: Annotated[
-        int | None, typer.Option(min=1, help="The weight of the lane in a limit that lanes share.")
-    ] = None,
+    weight: Annotated[int | None, typer.Option(min=1, help="The weight of the key in a limit that keys share.")] = None,
     gate: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="The number of the gate, if the query has several.")
     ] = None,
@@ -117,8 +115,8 @@ async def _change(session: CommandSession, query: str, key: str | None, state: s
 
     async with session.log() as log:
         await GateAdmin(log.database).change(query, GateChange(key=key, **change))
-    lane = "all lanes" if key is None else f"lane {key}"
-    session.out.result({"query": query, "key": key, "state": state}, f"Query {query}, {lane}: {state}.")
+    key = "all keys" if key is None else f"key {key}"
+    session.out.result({"query": query, "key": key, "state": state}, f"Query {query}, {key}: {state}.")
 
 
 def _print_gates(session: CommandSession, gates: Sequence[GateInfo]) -> None:

@@ -28,7 +28,7 @@ QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The name of the
 By = Annotated[
     Literal["key", "hash"] | None,
     typer.Option(
-        help="key: one partition (lane) per key, created on first use. hash: a fixed number of partitions.",
+        help="key: one partition per key, created on first use. hash: a fixed number of partitions.",
         show_default="key, or hash if --partitions is given",
     ),
 ]
@@ -161,7 +161,7 @@ def _show(out: Output, info: QueueInfo, partitions: Sequence[Partition]) -> None
         )
     else:
         out.hint("No group reads the queue yet. The first pop of a consumer creates one.")
-    if queue.lanes_warned_at:
+    if queue.partitions_warned_at:
         out.warn(many_partitions_advice(queue.name))
 
 

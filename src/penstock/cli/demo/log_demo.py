@@ -195,7 +195,7 @@ class _LogDemo:
         await asyncio.sleep(seconds / self._speed)
 
     async def _create(self) -> None:
-        with step(self._out, "A queue", "with a lane per tenant: each in order, all independent") as current:
+        with step(self._out, "A queue", "with a partition per tenant: each in order, all independent") as current:
             await self._queue.config(retry_limit=_RETRIES, retry_delay_ms=300).create()
             await self._pause()
             current.result = f"Queue {_QUEUE}: a failed order is retried {_RETRIES} times, then a dead letter."

@@ -28,7 +28,7 @@ GRANT SELECT ON ALL TABLES IN SCHEMA penstock_live, penstock_history TO {server}
 -- Only the engine writes the progress and the ledger of queries.
 REVOKE INSERT, UPDATE, DELETE ON penstock.progress, penstock.cycles, penstock.reports, penstock.query_totals FROM {server};
 -- When a limit changes, the server wakes waiting key partitions and settles their token buckets.
-REVOKE INSERT, DELETE ON penstock.gate_lanes FROM {server};
+REVOKE INSERT, DELETE ON penstock.gate_keys FROM {server};
 REVOKE DELETE ON penstock.gate_states FROM {server};
 -- The audit log is append-only.
 REVOKE UPDATE ON penstock.audit FROM {server};

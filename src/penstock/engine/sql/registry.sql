@@ -16,7 +16,7 @@ UPDATE penstock.queries SET history_seconds = %(history)s WHERE id = %(query)s A
 
 -- name: find_client_query
 -- A query of that name that Queen clients compute.
-SELECT id FROM penstock.shared_queries WHERE name = %(name)s
+SELECT id FROM penstock.client_queries WHERE name = %(name)s
 
 -- name: lock_catalog
 -- Queries are created and deleted one at a time, because each change replaces the view over all of them.

@@ -59,7 +59,7 @@ FROM penstock.state_{id} s
 
 -- name: shared_state_part
 -- The windows of queries that clients in other languages compute.
-SELECT query, key, window_start, window_end, value, updated_at FROM penstock.shared_open_state
+SELECT query, key, window_start, window_end, value, updated_at FROM penstock.client_query_open_state
 
 -- name: drop_views
 DROP VIEW IF EXISTS penstock_live.{view}, penstock_history.{view}

@@ -4,7 +4,7 @@ SELECT (
     SELECT coalesce(sum(greatest(s.end_offset - s.next_offset, 0)), 0)::bigint
     FROM penstock.groups g
     JOIN penstock.queues u ON u.id = g.queue_id
-    CROSS JOIN LATERAL penstock.standing_of(g.id, u.id, u.segment) s
+    CROSS JOIN LATERAL penstock.partition_progress(g.id, u.id, u.segment) s
     WHERE g.query_id = q.name
 ), q.result IS NOT NULL
 FROM penstock.queries q WHERE q.id = %(query)s

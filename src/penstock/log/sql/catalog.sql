@@ -1,7 +1,7 @@
 -- name: queue
 SELECT q.id, q.name, q.partitioning, q.partition_count, q.epoch, q.segment, q.lease_seconds, q.retry_limit,
        q.retry_delay_ms, q.delay_seconds, q.retention_seconds, q.retention_drops_unread, q.dedup_window_seconds,
-       q.max_depth_events, q.max_event_bytes, q.max_redrives, q.lanes_warned_at, q.created_at, q.expiry_limit,
+       q.max_depth_events, q.max_event_bytes, q.max_redrives, q.partitions_warned_at, q.created_at, q.expiry_limit,
        q.overflow, q.away_seconds, q.key_field, q.id_field, q.time_field, q.quiet_seconds,
        ARRAY(SELECT s.segment FROM penstock.segments s WHERE s.queue_id = q.id AND s.has_ids ORDER BY s.segment DESC)
 FROM penstock.queues q WHERE q.name = %(name)s
@@ -68,8 +68,8 @@ WHERE queue_id = %(queue)s AND epoch = %(epoch)s AND name = ANY(%(names)s)
 
 -- name: create_partitions
 -- In the order of the names, so that two processes that create the same partitions cannot deadlock.
-INSERT INTO penstock.partitions (queue_id, epoch, name, is_lane)
-SELECT %(queue)s, %(epoch)s, n, %(is_lane)s FROM unnest(%(names)s::text[]) AS n ORDER BY n
+INSERT INTO penstock.partitions (queue_id, epoch, name, is_key_partition)
+SELECT %(queue)s, %(epoch)s, n, %(is_key_partition)s FROM unnest(%(names)s::text[]) AS n ORDER BY n
 ON CONFLICT (queue_id, epoch, name) DO NOTHING
 RETURNING name, id
 
@@ -91,16 +91,16 @@ INSERT INTO penstock.positions (group_id, partition_id, version, next_offset, le
 SELECT group_id, partition_id, 0, 0, 0, 'epoch' FROM made
 
 -- name: mark_partitions_warned
-UPDATE penstock.queues SET lanes_warned_at = clock_timestamp()
-WHERE id = %(queue)s AND lanes_warned_at IS NULL
+UPDATE penstock.queues SET partitions_warned_at = clock_timestamp()
+WHERE id = %(queue)s AND partitions_warned_at IS NULL
   AND (SELECT count(*) FROM penstock.partitions p WHERE p.queue_id = %(queue)s AND p.epoch = %(epoch)s) > %(limit)s
 RETURNING id
 
 -- name: epoch
 -- Whether the partitions of an epoch are key partitions, and their number if not.
-SELECT f.is_lane, CASE WHEN NOT f.is_lane THEN
+SELECT f.is_key_partition, CASE WHEN NOT f.is_key_partition THEN
        (SELECT count(*) FROM penstock.partitions p WHERE p.queue_id = %(queue)s AND p.epoch = %(epoch)s) END
-FROM (SELECT p.is_lane FROM penstock.partitions p WHERE p.queue_id = %(queue)s AND p.epoch = %(epoch)s LIMIT 1) f
+FROM (SELECT p.is_key_partition FROM penstock.partitions p WHERE p.queue_id = %(queue)s AND p.epoch = %(epoch)s LIMIT 1) f
 
 -- name: partitions_of_all_epochs
 SELECT id FROM penstock.partitions WHERE queue_id = %(queue)s AND name = %(name)s ORDER BY epoch

@@ -1,2 +1,2 @@
 -- name: partition
-SELECT name, is_lane FROM penstock.partitions WHERE id = %(partition)s
+SELECT name, is_key_partition FROM penstock.partitions WHERE id = %(partition)s

@@ -23,11 +23,11 @@ UPDATE penstock.groups SET counts = %(counts)s WHERE queue_id = %(queue)s AND na
 -- name: partition_bounds
 -- Each partition with its first offset, the offset after its last, and the segment of the first event at a time or later.
 SELECT p.id, p.name, p.epoch,
-       coalesce((SELECT l.first_offset FROM penstock.segment_lanes l
+       coalesce((SELECT l.first_offset FROM penstock.segment_partitions l
                  WHERE l.partition_id = p.id ORDER BY l.end_offset LIMIT 1), p.sealed_end) AS start_offset,
        coalesce((SELECT c.end_offset FROM {chunks} c
                  WHERE c.partition_id = p.id ORDER BY c.end_offset DESC LIMIT 1), p.sealed_end) AS end_offset,
-       (SELECT l.segment FROM penstock.segment_lanes l
+       (SELECT l.segment FROM penstock.segment_partitions l
         WHERE l.partition_id = p.id AND l.last_at >= %(time)s ORDER BY l.end_offset LIMIT 1) AS segment
 FROM penstock.partitions p
 WHERE p.queue_id = %(queue)s AND (%(name)s::text IS NULL OR p.name = %(name)s)

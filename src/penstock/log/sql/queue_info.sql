@@ -27,13 +27,13 @@ ORDER BY g.name
 SELECT p.partitions, p.end_offsets, p.first_offsets,
        (SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c
         WHERE c.relnamespace = 'penstock'::regnamespace AND c.relkind = 'r' AND c.relname ~ %(tables)s),
-       (SELECT coalesce(sum(s.events), 0)::bigint FROM penstock.shed s WHERE s.queue_id = %(queue)s)
+       (SELECT coalesce(sum(s.events), 0)::bigint FROM penstock.shed_events s WHERE s.queue_id = %(queue)s)
 FROM (
     SELECT count(*) AS partitions,
            coalesce(sum(coalesce((SELECT k.end_offset FROM {chunks} k
                                   WHERE k.partition_id = t.id ORDER BY k.end_offset DESC LIMIT 1),
                                  t.sealed_end)), 0)::bigint AS end_offsets,
-           coalesce(sum(coalesce((SELECT l.first_offset FROM penstock.segment_lanes l
+           coalesce(sum(coalesce((SELECT l.first_offset FROM penstock.segment_partitions l
                                   WHERE l.partition_id = t.id ORDER BY l.end_offset LIMIT 1),
                                  t.sealed_end)), 0)::bigint AS first_offsets
     FROM penstock.partitions t WHERE t.queue_id = %(queue)s

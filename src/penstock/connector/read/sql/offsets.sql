@@ -3,8 +3,8 @@ SELECT id, segment FROM penstock.queues WHERE name = %(name)s
 
 -- name: partitions
 -- Each partition with its first offset and the offset after its last one, in the order of their creation.
-SELECT p.id, p.name, p.is_lane, p.epoch, p.sealed_end,
-       coalesce((SELECT l.first_offset FROM penstock.segment_lanes l
+SELECT p.id, p.name, p.is_key_partition, p.epoch, p.sealed_end,
+       coalesce((SELECT l.first_offset FROM penstock.segment_partitions l
                  WHERE l.partition_id = p.id ORDER BY l.end_offset LIMIT 1), p.sealed_end) AS first_offset,
        coalesce((SELECT c.end_offset FROM {chunks} c
                  WHERE c.partition_id = p.id ORDER BY c.end_offset DESC LIMIT 1), p.sealed_end) AS end_offset
@@ -17,7 +17,7 @@ ORDER BY p.epoch, p.id
 SELECT p.id, l.segment
 FROM penstock.partitions p
 CROSS JOIN LATERAL (
-    SELECT l.segment FROM penstock.segment_lanes l
+    SELECT l.segment FROM penstock.segment_partitions l
     WHERE l.partition_id = p.id AND l.last_at >= %(time)s ORDER BY l.end_offset LIMIT 1
 ) l
 WHERE p.queue_id = %(queue)s

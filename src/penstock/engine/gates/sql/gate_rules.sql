@@ -17,12 +17,12 @@ SELECT penstock.settle_gates(ARRAY[%(name)s], ARRAY[''], NULL)
 -- name: resume_all
 -- A driver starts with an empty buffer, so it resumes the partitions that are parked until a time or until now.
 WITH woken AS (
-    UPDATE penstock.gate_lanes SET wakes_at = NULL
+    UPDATE penstock.gate_keys SET wakes_at = NULL
     WHERE query_id = %(query)s AND wakes_at <= greatest(clock_timestamp(), penstock.moment(%(until)s))
 )
 UPDATE penstock.cursors c SET state = 0
 WHERE c.group_id = %(group)s AND c.state = 3 AND NOT EXISTS (
-    SELECT FROM penstock.gate_lanes l
+    SELECT FROM penstock.gate_keys l
     WHERE l.query_id = %(query)s AND l.partition_id = c.partition_id
       AND l.wakes_at > greatest(clock_timestamp(), penstock.moment(%(until)s))
 )

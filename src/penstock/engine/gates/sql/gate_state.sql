@@ -2,7 +2,7 @@
 SELECT partition_id, passed, allowed, deficit, denied_since IS NOT NULL, next_at IS NOT NULL, wakes_at IS NOT NULL,
        coalesce((SELECT jsonb_object_agg(s.gate, s.cost_total) FROM penstock.gate_states s
                  WHERE s.query_id = l.query_id AND s.partition_id = l.partition_id), '{}')
-FROM penstock.gate_lanes l
+FROM penstock.gate_keys l
 WHERE query_id = %(query)s AND partition_id = ANY(%(partitions)s::bigint[])
 
 -- name: meters
@@ -24,7 +24,7 @@ JOIN penstock.partitions t ON t.queue_id = %(sink)s AND t.epoch = %(epoch)s AND 
 CROSS JOIN LATERAL penstock.current_position(%(group)s::integer, t.id) p
 
 -- name: store_partitions
-INSERT INTO penstock.gate_lanes AS l (query_id, partition_id, key, passed, allowed, denied_since, next_at, wakes_at,
+INSERT INTO penstock.gate_keys AS l (query_id, partition_id, key, passed, allowed, denied_since, next_at, wakes_at,
                                       waits_for_acks, deficit, wants, decided_at)
 SELECT %(query)s, w.partition_id, w.key, w.passed, w.allowed, CASE WHEN w.denied THEN %(now)s END,
        penstock.moment(w.next_us), penstock.moment(w.wakes_us), w.waits, w.deficit, w.wants, %(now)s

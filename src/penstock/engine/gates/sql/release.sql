@@ -8,7 +8,7 @@ SELECT cycle + 1, is_paused, greatest(gate_time, clock_timestamp()) FROM mine
 
 -- name: resume_early
 -- A shared gate is free before the expected time: the planner resumes the parked partitions, except paused ones.
-UPDATE penstock.gate_lanes SET wakes_at = %(now)s
+UPDATE penstock.gate_keys SET wakes_at = %(now)s
 WHERE query_id = %(query)s AND wakes_at > %(now)s AND wakes_at < penstock.moment(%(paused_until)s)
 
 -- name: record_release

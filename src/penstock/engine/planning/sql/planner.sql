@@ -1,6 +1,6 @@
 -- name: unread_partitions
 -- The partitions of a group with unread events, and their event times so far.
-SELECT {queue}::bigint, c.group_id, {segment}::bigint, c.partition_id, t.name, t.is_lane, t.sealed_end, p.next_offset,
+SELECT {queue}::bigint, c.group_id, {segment}::bigint, c.partition_id, t.name, t.is_key_partition, t.sealed_end, p.next_offset,
        h.end_offset, r.high_us, greatest(r.floor_us, q.closed_us) AS floor_us
 FROM penstock.cursors c
 JOIN penstock.partitions t ON t.id = c.partition_id

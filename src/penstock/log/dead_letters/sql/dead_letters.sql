@@ -17,7 +17,7 @@ FROM penstock.queues q, (SELECT clock_timestamp() + %(skew)s AS now) c WHERE q.i
 -- Of an event in a damaged chunk only the offset is known and, in a key partition, the key.
 INSERT INTO penstock.dead_letters (queue_id, partition_id, event_offset, group_name, key, appended_at, data, stage,
     error, attempts, failed_at, first_failed_at)
-SELECT p.queue_id, p.id, w.event_offset, %(group)s, CASE WHEN p.is_lane AND p.name <> %(no_key)s THEN p.name END,
+SELECT p.queue_id, p.id, w.event_offset, %(group)s, CASE WHEN p.is_key_partition AND p.name <> %(no_key)s THEN p.name END,
     %(appended_at)s, 'null', %(stage)s, %(error)s, 1, c.now, c.now
 FROM penstock.partitions p, unnest(%(offsets)s::bigint[]) AS w (event_offset),
     (SELECT clock_timestamp() + %(skew)s AS now) c

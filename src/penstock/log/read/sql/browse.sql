@@ -1,7 +1,7 @@
 -- name: newest_chunks
 -- The newest chunks of a queue in this segment, newest first. Each partition's index is read from its end, so that
 -- older chunks are not visited.
-SELECT p.name, p.is_lane, p.id, c.end_offset, c.event_count, c.appended_at, c.target_group, c.body
+SELECT p.name, p.is_key_partition, p.id, c.end_offset, c.event_count, c.appended_at, c.target_group, c.body
 FROM penstock.partitions p
 CROSS JOIN LATERAL (
     SELECT k.end_offset, k.event_count, k.appended_at, k.target_group, k.body FROM {chunks} k
@@ -29,7 +29,7 @@ SELECT pg_relation_size('{chunks}') / current_setting('block_size')::bigint
 
 -- name: chunks_in_pages
 -- The chunks in some pages of the table, newest first. Chunks of unfinished uploads have no partition.
-SELECT p.id, p.name, p.is_lane, c.end_offset
+SELECT p.id, p.name, p.is_key_partition, c.end_offset
 FROM {chunks} c JOIN penstock.partitions p ON p.id = c.partition_id
 WHERE c.ctid >= %(first)s::tid AND c.ctid < %(last)s::tid
 ORDER BY c.appended_at DESC, c.partition_id, c.end_offset DESC

@@ -10,7 +10,7 @@ WITH clock AS MATERIALIZED (
     FROM penstock.queues q WHERE q.id = %(queue)s
 ),
 ready AS MATERIALIZED (
-    SELECT c.partition_id, t.name, t.is_lane, p.ctid AS before, p.version, p.next_offset, p.attempts, p.failures, p.skipped,
+    SELECT c.partition_id, t.name, t.is_key_partition, p.ctid AS before, p.version, p.next_offset, p.attempts, p.failures, p.skipped,
            h.head, t.sealed_end, p.lease_id, p.lease_end, p.expiries, p.suspect_end,
            p.redelivered_end
     FROM penstock.cursors c
@@ -48,7 +48,7 @@ readable AS (
            (row_number() OVER (ORDER BY r.partition_id) - 1) / %(partitions)s AS pop_number
     FROM held r CROSS JOIN clock c
     LEFT JOIN LATERAL (
-        SELECT l.segment, l.first_offset, l.end_offset FROM penstock.segment_lanes l
+        SELECT l.segment, l.first_offset, l.end_offset FROM penstock.segment_partitions l
         WHERE l.partition_id = r.partition_id AND l.end_offset > r.next_offset
         ORDER BY l.end_offset LIMIT 1
     ) s ON true
@@ -84,7 +84,7 @@ replaced AS (
     DELETE FROM penstock.positions p USING leased l JOIN sized z ON z.partition_id = l.partition_id
     WHERE p.ctid = z.before
 )
-SELECT l.lease_id, l.partition_id, z.name, z.is_lane, l.next_offset, l.lease_end, l.available_at, l.attempts,
+SELECT l.lease_id, l.partition_id, z.name, z.is_key_partition, l.next_offset, l.lease_end, l.available_at, l.attempts,
        l.failures, l.skipped, coalesce(z.segment, %(segment)s::integer), z.expired,
        -- The limit of expiries is reached, and the last lease was on this event alone.
        coalesce(z.expired >= c.expiry_limit AND z.lease_id IS NOT NULL AND z.lease_end - z.next_offset = 1, false)

@@ -30,5 +30,5 @@ ORDER BY s.range_number, s.end_offset
 
 -- name: sealed_segment
 -- The sealed segment that holds an offset. No row: the offset is in the open segment.
-SELECT l.segment, l.end_offset FROM penstock.segment_lanes l
+SELECT l.segment, l.end_offset FROM penstock.segment_partitions l
 WHERE l.partition_id = %(partition)s AND l.end_offset > %(offset)s ORDER BY l.end_offset LIMIT 1

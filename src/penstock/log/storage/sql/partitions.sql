@@ -3,7 +3,7 @@
 SELECT p.id, p.name, p.epoch, b.first_offset, b.end_offset
 FROM penstock.partitions p
 CROSS JOIN LATERAL (
-    SELECT coalesce((SELECT l.first_offset FROM penstock.segment_lanes l
+    SELECT coalesce((SELECT l.first_offset FROM penstock.segment_partitions l
                      WHERE l.partition_id = p.id ORDER BY l.end_offset LIMIT 1), p.sealed_end) AS first_offset,
            coalesce((SELECT c.end_offset FROM {chunks} c
                      WHERE c.partition_id = p.id ORDER BY c.end_offset DESC LIMIT 1), p.sealed_end) AS end_offset
@@ -25,7 +25,7 @@ LEFT JOIN LATERAL (
     SELECT c.end_offset, c.appended_at FROM {chunks} c WHERE c.partition_id = p.id ORDER BY c.end_offset DESC LIMIT 1
 ) c ON true
 CROSS JOIN LATERAL (
-    SELECT coalesce((SELECT l.first_offset FROM penstock.segment_lanes l
+    SELECT coalesce((SELECT l.first_offset FROM penstock.segment_partitions l
                      WHERE l.partition_id = p.id ORDER BY l.end_offset LIMIT 1), p.sealed_end) AS first_offset,
            coalesce(c.end_offset, p.sealed_end) AS end_offset,
            coalesce(c.appended_at, nullif(p.sealed_at, 'epoch')) AS last_at

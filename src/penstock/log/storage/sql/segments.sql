@@ -4,7 +4,7 @@ SELECT id FROM penstock.partitions WHERE queue_id = %(queue)s ORDER BY id FOR NO
 
 -- name: store_bounds
 -- Stores the bounds of each partition in the segment. It reads only both ends of each partition's index.
-INSERT INTO penstock.segment_lanes (queue_id, segment, partition_id, first_offset, end_offset, last_at)
+INSERT INTO penstock.segment_partitions (queue_id, segment, partition_id, first_offset, end_offset, last_at)
 SELECT %(queue)s, %(segment)s, p.id, f.first_offset, l.end_offset, l.appended_at
 FROM penstock.partitions p
 CROSS JOIN LATERAL (
@@ -19,7 +19,7 @@ WHERE p.queue_id = %(queue)s
 
 -- name: seal_partitions
 UPDATE penstock.partitions p SET sealed_end = l.end_offset, sealed_at = l.last_at
-FROM penstock.segment_lanes l
+FROM penstock.segment_partitions l
 WHERE l.queue_id = %(queue)s AND l.segment = %(segment)s AND p.id = l.partition_id
 
 -- name: seal_segment
@@ -30,7 +30,7 @@ UPDATE penstock.queues SET segment = %(segment)s WHERE id = %(queue)s
 
 -- name: start_epoch
 UPDATE penstock.queues SET epoch = %(epoch)s, partitioning = %(partitioning)s, partition_count = %(partition_count)s,
-    lanes_warned_at = NULL
+    partitions_warned_at = NULL
 WHERE id = %(queue)s
 
 -- name: segment_state
@@ -43,7 +43,7 @@ FROM penstock.segments s WHERE s.queue_id = %(queue)s AND s.segment = %(segment)
 -- Sealed segments that are older than the retention, oldest first, and whether a group has not read them.
 SELECT s.segment,
        EXISTS (
-           SELECT FROM penstock.segment_lanes l
+           SELECT FROM penstock.segment_partitions l
            JOIN penstock.cursors c ON c.partition_id = l.partition_id
            CROSS JOIN LATERAL penstock.current_position(c.group_id, c.partition_id) p
            WHERE l.queue_id = s.queue_id AND l.segment = s.segment AND p.next_offset < l.end_offset
@@ -55,7 +55,7 @@ ORDER BY s.segment
 -- name: lock_positions_behind
 -- Locks the positions of all groups in the segment's partitions, and returns how many were locked and how many there
 -- are. A position that moved while the statement waited is not locked.
-SELECT count(p.partition_id), count(*) FROM penstock.segment_lanes l
+SELECT count(p.partition_id), count(*) FROM penstock.segment_partitions l
 JOIN penstock.cursors c ON c.partition_id = l.partition_id
 LEFT JOIN LATERAL (
     SELECT p.partition_id FROM penstock.positions p
@@ -69,7 +69,7 @@ WHERE l.queue_id = %(queue)s AND l.segment = %(segment)s
 WITH behind AS MATERIALIZED (
     SELECT c.group_id, l.partition_id, l.end_offset, p.version, l.end_offset - p.next_offset AS unread,
            greatest(p.redelivered_end, p.lease_end) AS redelivered_end
-    FROM penstock.segment_lanes l
+    FROM penstock.segment_partitions l
     JOIN penstock.cursors c ON c.partition_id = l.partition_id
     CROSS JOIN LATERAL penstock.current_position(c.group_id, c.partition_id) p
     WHERE l.queue_id = %(queue)s AND l.segment = %(segment)s AND p.next_offset < l.end_offset

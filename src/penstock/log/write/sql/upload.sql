@@ -25,20 +25,20 @@ WHERE queue_id = %(queue)s AND writer = %(writer)s AND version <= %(version)s
 ORDER BY id FOR UPDATE
 
 -- name: claim_write
-INSERT INTO penstock.writes (queue_id, writer, version, run, is_kept, events, written_at)
+INSERT INTO penstock.staged_writes (queue_id, writer, version, run, is_kept, events, written_at)
 VALUES (%(queue)s, %(writer)s, -1, %(run)s, %(is_kept)s, 0, clock_timestamp() + %(skew)s)
 ON CONFLICT DO NOTHING
 
 -- name: last_write
-SELECT version, run FROM penstock.writes WHERE queue_id = %(queue)s AND writer = %(writer)s FOR NO KEY UPDATE
+SELECT version, run FROM penstock.staged_writes WHERE queue_id = %(queue)s AND writer = %(writer)s FOR NO KEY UPDATE
 
 -- name: record_write
-UPDATE penstock.writes
+UPDATE penstock.staged_writes
 SET version = %(version)s, run = %(run)s, events = %(events)s, written_at = clock_timestamp() + %(skew)s
 WHERE queue_id = %(queue)s AND writer = %(writer)s
 
 -- name: delete_expired_writes
-DELETE FROM penstock.writes WHERE NOT is_kept AND written_at < clock_timestamp() - interval '24 hours'
+DELETE FROM penstock.staged_writes WHERE NOT is_kept AND written_at < clock_timestamp() - interval '24 hours'
 
 -- name: is_current
 SELECT EXISTS (SELECT FROM penstock.queues WHERE id = {queue} AND segment = {segment} AND epoch = %(epoch)s)

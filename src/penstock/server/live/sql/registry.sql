@@ -2,4 +2,4 @@
 -- A query that runs on Spark, or one that clients compute.
 SELECT id, name, false AS is_client_query FROM penstock.queries WHERE name = %(name)s
 UNION ALL
-SELECT id, name, true FROM penstock.shared_queries WHERE name = %(name)s
+SELECT id, name, true FROM penstock.client_queries WHERE name = %(name)s

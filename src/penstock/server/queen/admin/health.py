@@ -24,7 +24,7 @@ class QueenHealth(msgspec.Struct):
     version: str
     server: str = "penstock"
     worker_id: int = 0
-    shared_state: dict[str, bool] = msgspec.field(default_factory=lambda: {"enabled": False})
+    client_query_state: dict[str, bool] = msgspec.field(default_factory=lambda: {"enabled": False})
 
 
 @routes.get("/health", "Check the health of the server", openapi=_UNHEALTHY)

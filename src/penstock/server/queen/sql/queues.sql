@@ -2,7 +2,7 @@
 -- A queue without a stored namespace and task takes them from its dotted name: namespace.task.
 SELECT q.id, q.name, n.namespace, n.task, q.created_at
 FROM penstock.queues q
-LEFT JOIN penstock.plane_queues m ON m.queue_id = q.id
+LEFT JOIN penstock.queen_queues m ON m.queue_id = q.id
 CROSS JOIN LATERAL (
     SELECT coalesce(m.namespace, CASE WHEN strpos(q.name, '.') > 0 THEN split_part(q.name, '.', 1) ELSE '' END)
                AS namespace,

@@ -18,7 +18,7 @@ CROSS JOIN LATERAL (
 ) h
 CROSS JOIN LATERAL (
     SELECT CASE WHEN h.end_offset > p.next_offset THEN coalesce(
-        (SELECT s.last_at FROM penstock.segment_lanes s
+        (SELECT s.last_at FROM penstock.segment_partitions s
          WHERE s.partition_id = t.id AND s.end_offset > p.next_offset ORDER BY s.end_offset LIMIT 1),
         (SELECT k.appended_at FROM {chunks} k
          WHERE k.partition_id = t.id AND k.end_offset > p.next_offset ORDER BY k.end_offset LIMIT 1))

@@ -7,7 +7,7 @@ WHERE g.queue_id = %(queue)s AND g.name = %(group)s AND c.partition_id = %(parti
 FOR NO KEY UPDATE OF c
 
 -- name: set_group
-UPDATE penstock.shared_queries SET group_name = %(group)s WHERE id = %(query)s AND group_name <> %(group)s
+UPDATE penstock.client_queries SET group_name = %(group)s WHERE id = %(query)s AND group_name <> %(group)s
 
 -- name: release_lease
 -- Makes the rest of the batch available at once.

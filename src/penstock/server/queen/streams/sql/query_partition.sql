@@ -1,5 +1,5 @@
 -- name: query
-SELECT q.id, q.group_name, q.source_queue FROM penstock.shared_queries q WHERE q.id = %(query)s
+SELECT q.id, q.group_name, q.source_queue FROM penstock.client_queries q WHERE q.id = %(query)s
 
 -- name: activity
 SELECT p.lease_id IS NOT NULL AND p.available_at > clock_timestamp() AS is_leased,
