@@ -23,6 +23,7 @@ from penstock.engine.worker.reports import PartitionReport, TaskReport
 from penstock.log.log import Log
 from penstock.stream.definition import Definition
 from penstock.stream.time_rules import TimeRules
+from penstock.stream.windows import Window
 
 _plan = Statements("penstock.engine.planning", "planner.sql")
 
@@ -34,6 +35,7 @@ COLUMNS = (
     ),
 )
 _SECOND = 1_000_000
+_NEVER_US = 10**15
 
 
 class CycleDriver:
@@ -48,6 +50,8 @@ class CycleDriver:
         *,
         sessions: bool = False,
         stream: Definition | None = None,
+        windows: Sequence[Window] = (),
+        idle_flush_us: int = _NEVER_US,
     ) -> None:
         self.name = name
         self.id = query_id
@@ -55,8 +59,16 @@ class CycleDriver:
         self._log = log
         columns = list(COLUMNS)
         shape = WindowOutput() if stream is None else window_output(stream, columns)
-        self.tables = ResultTables(query_id, name, columns, has_key_index=sessions, output=shape)
-        rules = TimeRules(idle_flush_us=10**15)
+        self.tables = ResultTables(
+            query_id,
+            name,
+            columns,
+            has_key_index=sessions,
+            output=shape,
+            windows=windows,
+            idle_flush_us=idle_flush_us,
+        )
+        rules = TimeRules(idle_flush_us=_NEVER_US)
         sink = None if stream is None else stream.sink
         self._target = CommitTarget(
             query_id, name, fence, 30.0, [], self.tables, rules, WatermarkScope.PARTITION, sink, "drop", 3600.0
@@ -65,7 +77,14 @@ class CycleDriver:
 
     @classmethod
     async def start(
-        cls, log: Log, name: str, *, sessions: bool = False, stream: Definition | None = None
+        cls,
+        log: Log,
+        name: str,
+        *,
+        sessions: bool = False,
+        stream: Definition | None = None,
+        windows: Sequence[Window] = (),
+        idle_flush_us: int = _NEVER_US,
     ) -> CycleDriver:
         registry = Registry(log)
         made = await registry.register(
@@ -73,7 +92,16 @@ class CycleDriver:
         )
         fence = await registry.acquire_lease(name, "a test", 30.0, made.at)
         assert fence is not None
-        driver = cls(log, name, made.id, fence, sessions=sessions, stream=stream)
+        driver = cls(
+            log,
+            name,
+            made.id,
+            fence,
+            sessions=sessions,
+            stream=stream,
+            windows=windows,
+            idle_flush_us=idle_flush_us,
+        )
         await registry.create_tables(driver.tables)
         return driver
 

@@ -3,7 +3,8 @@
     penstock run examples/analytics/streams.py
 
 They read four queues. Clicks, orders and readings have their event time in the field `at`. Calls to a partner wait at a
-gate. Each result is a row of `penstock_live.<name>` while its window is open.
+gate. Each result is a row of `penstock_live.<name>` while its window is open. `penstock_live.<name>_current` has the
+current window of each key.
 """
 
 import os
@@ -22,11 +23,11 @@ sites = (
     .to("sites.5s")
 )
 
-# Users online: those with a click in the last minute. The window that ends next has the current number.
+# Users online: those with a click in the last minute. `penstock_live.online_current` has the current number.
 online = _clicks.window_sliding(size=60, slide=10, **_TIME).aggregate({"users": agg.count_distinct("user")})
 
-# Views of each page in the last five minutes, over all sites and partitions.
-pages = _clicks.key_by("url").window_sliding(size=300, slide=60, **_TIME).aggregate({"views": agg.count()})
+# Views of each page in the last two minutes, over all sites and partitions.
+pages = _clicks.key_by("url").window_sliding(size=120, slide=20, **_TIME).aggregate({"views": agg.count()})
 
 # Revenue of each customer, exact to the penny. An amount that is no number becomes a dead letter.
 revenue = (

@@ -68,6 +68,7 @@ class _StoredQuery(NamedTuple):
     description: list[str]
     fingerprint: str
     has_tables: bool
+    current_view: str | None
     now: datetime
     columns: list[str]
 
@@ -93,6 +94,8 @@ class Registry:
                 if await (await conn.execute(_sql["find_client_query"], params)).fetchone() is not None:
                     raise Conflict(f"Queen clients already run a query {name!r}; give the stream another query_id")
                 created = await (await conn.execute(_sql["create"], params)).fetchone()
+                if created is not None:
+                    await self._check_view_names(conn, name)
             query = await self._find(conn, name)
         if query is None:
             raise NotFound(f"query {name!r} was deleted during its start; start it again")
@@ -146,13 +149,18 @@ class Registry:
         async with self._log.database.connection() as conn, conn.transaction():
             await conn.execute(_sql["lock_catalog"])
             query = await self._find(conn, result.name)
-            if query is None or query.has_tables:
+            if query is None:
+                return
+            if query.has_tables:
+                if query.current_view is None:  # a query of an earlier version
+                    await self._create_current_view(conn, result)
                 return
             with _invalid_columns():
                 for statement in result.create_statements():
                     await conn.execute(statement, prepare=False)
             params = {"query": result.query_id, "result": json.dumps({"part": result.state_part()})}
             await conn.execute(_sql["set_result"], params)
+            await self._create_current_view(conn, result)
             await self._replace_state_view(conn)
 
     async def create_join_table(self, state: JoinState) -> None:
@@ -173,11 +181,13 @@ class Registry:
             row = await (await conn.execute(_sql["lock"], {"name": name})).fetchone()
             if row is None:
                 return False
-            query_id, is_running = row
+            query_id, is_running, current_view = row
             if is_running:
                 raise GroupBusy(f"query {name!r} is running; stop it first")
             await conn.execute(_sql["set_result"], {"query": query_id, "result": None})
             await self._replace_state_view(conn)
+            if current_view is not None:
+                await conn.execute(result_tables.drop_current_view(current_view), prepare=False)
             for statement in result_tables.drop_statements(query_id, name):
                 await conn.execute(statement, prepare=False)
             await self._log.consumer_groups.delete_of_query(conn, name)
@@ -188,6 +198,22 @@ class Registry:
         async with self._log.database.connection() as conn:
             rows = await (await conn.execute(_sql["list"])).fetchall()
         return [QueryInfo(*row) for row in rows]
+
+    async def _check_view_names(self, conn: AsyncConnection[Any], name: str) -> None:
+        row = await (await conn.execute(_sql["find_same_view"], {"name": name})).fetchone()
+        if row is not None:
+            raise Conflict(
+                f"the views of the queries {name!r} and {row[0]!r} would have one name: penstock_live has a view "
+                "NAME_current for each query NAME; give the stream another query_id"
+            )
+
+    async def _create_current_view(self, conn: AsyncConnection[Any], result: ResultTables) -> None:
+        """Create the view of current windows, unless its name is too long or that of a query of an earlier version."""
+        view = result_tables.current_view_name(result.name)
+        if view is None or await (await conn.execute(_sql["find_query_named"], {"name": view})).fetchone() is not None:
+            return
+        await conn.execute(result.create_current_view(view), prepare=False)
+        await conn.execute(_sql["set_current_view"], {"query": result.query_id, "view": view})
 
     async def _find(self, conn: AsyncConnection[Any], name: str) -> _StoredQuery | None:
         row = await (await conn.execute(_sql["find"], {"name": name})).fetchone()

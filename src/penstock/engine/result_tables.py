@@ -11,6 +11,7 @@ from psycopg import sql
 
 from penstock.db.statements import Statements, fill_placeholders
 from penstock.engine.compile.windows.window_output import WindowOutput
+from penstock.stream.windows import CalendarWindow, SlidingWindow, TumblingWindow, Window
 
 if TYPE_CHECKING:
     from penstock.engine.compile.windows.aggregate_columns import ResultColumn, StateColumn
@@ -23,6 +24,12 @@ _KEY = "nullif(s.key, '') COLLATE \"default\""
 
 #: PostgreSQL functions take at most 100 arguments.
 _MAX_PAIRS = 50
+
+#: PostgreSQL cuts longer names off.
+_MAX_VIEW_BYTES = 63
+
+#: Length in seconds of calendar windows, and by how much a change of the clocks alters it.
+_CALENDAR_SECONDS = {"minute": (60, 0), "hour": (3600, 1800), "day": (86_400, 3600), "week": (7 * 86_400, 3600)}
 
 
 @dataclass(frozen=True)
@@ -38,6 +45,10 @@ class ResultTables:
     has_key_index: bool = False
     #: What closed windows are emitted as.
     output: WindowOutput = field(default_factory=WindowOutput)
+    #: The windows of the stream. The view of current windows shows the first.
+    windows: Sequence[Window] = ()
+    #: How long the query waits for events before its time follows the clock.
+    idle_flush_us: int = 5_000_000
 
     @property
     def state_columns(self) -> list[StateColumn]:
@@ -62,20 +73,49 @@ class ResultTables:
         return fill_placeholders(_tables["index_history_keys"], id=self.query_id)
 
     def create_views(self) -> list[str]:
+        return [self._view_statement(name, self.name) for name in ("create_live_view", "create_history_view")]
+
+    def create_current_view(self, name: str) -> str:
+        """A statement that creates the view with the current window of each key."""
+        window = self.windows[0] if self.windows else None
+        if not isinstance(window, SlidingWindow):
+            return self._view_statement("create_current_view", name, of_window=self._length_condition())
+        return self._view_statement(
+            "create_current_sliding_view",
+            name,
+            of_window=self._length_condition(),
+            names=", ".join(f"s.{state.name}" for state in self.state_columns),
+            size=_interval(window.size_us),
+            slide=_interval(window.slide_us),
+            idle=_interval(self.idle_flush_us),
+        )
+
+    def _view_statement(self, statement: str, view: str, **values: str) -> str:
         keys = f"{_KEY} AS key"
         if self.key_name is not None:
             keys += f", {_KEY} AS {_identifier(self.key_name)}"
-        return [
-            fill_placeholders(
-                _tables[name],
-                id=self.query_id,
-                view=_identifier(self.name),
-                keys=keys,
-                finals=self._finals(),
-                where="" if self.output.condition is None else f"\nWHERE {_of_row(self.output.condition)}",
-            )
-            for name in ("create_live_view", "create_history_view")
-        ]
+        return fill_placeholders(
+            _tables[statement],
+            id=self.query_id,
+            view=_identifier(view),
+            keys=keys,
+            finals=self._finals(),
+            where="" if self.output.condition is None else f"\nWHERE {_of_row(self.output.condition)}",
+            **values,
+        )
+
+    def _length_condition(self) -> str:
+        """SQL that is true for the first windows of a stream with several. They are told apart by their length."""
+        if len(self.windows) < 2:
+            return "true"
+        match self.windows[0]:
+            case TumblingWindow(size_us=size_us) | SlidingWindow(size_us=size_us):
+                return f"s.window_end - s.window_start = {_interval(size_us)}"
+            case CalendarWindow(every=every):
+                seconds, change = _CALENDAR_SECONDS[every]
+                shortest, longest = (_interval((seconds + sign * change) * 1_000_000) for sign in (-1, 1))
+                return f"s.window_end - s.window_start BETWEEN {shortest} AND {longest}"
+        return "true"
 
     def state_part(self) -> str:
         """The query's part of the view over the open windows of all queries."""
@@ -155,11 +195,25 @@ def all_states_view(parts: Sequence[str]) -> str:
     )
 
 
+def current_view_name(name: str) -> str | None:
+    """The name of the view with the current window of each key; None if it would be too long for PostgreSQL."""
+    view = f"{name}_current"
+    return view if len(view.encode()) <= _MAX_VIEW_BYTES else None
+
+
+def drop_current_view(view: str) -> str:
+    return fill_placeholders(_tables["drop_current_view"], view=_identifier(view))
+
+
 def drop_statements(query_id: int, name: str) -> list[str]:
     return [
         fill_placeholders(_tables["drop_views"], view=_identifier(name)),
         fill_placeholders(_tables["drop_tables"], id=query_id),
     ]
+
+
+def _interval(micros: int) -> str:
+    return f"({int(micros)} * interval '1 microsecond')"
 
 
 def _identifier(name: str) -> str:

@@ -10,6 +10,7 @@ from penstock.console.data.open_windows import (
 )
 from penstock.server.live.query_results import QueryResultReader
 from penstock.stream.definition import Definition
+from penstock.stream.windows import SlidingWindow
 from tests.corpus.hostile import NAMES
 from tests.cycle_driver import CycleDriver
 from tests.log.logs import opened
@@ -37,3 +38,16 @@ async def test_hostile_query_and_column_names(database_url: str) -> None:
             )
             assert moment.snapshot is not None
             assert [key for key, _ in moment.snapshot.rows] == [query.name]
+
+
+async def test_board_shows_the_current_window_of_each_key(database_url: str) -> None:
+    async with opened(database_url) as log:
+        driver = await CycleDriver.start(log, "online", windows=[SlidingWindow(60_000_000, 20_000_000)])
+        await driver.cycle([("ada", start, 1, 0) for start in (20, 40, 60)], upto=75)
+        await driver.cycle([("ada", start, 1, 0) for start in (40, 60, 80)], upto=85)
+        (query,) = await list_windowed_queries(log.database)
+        columns = await read_columns(log.database, query)
+        request = OpenWindowsRequest(query, columns, "count", True, "", 0, 10)
+        shown = await read_open_windows(log.database, request)
+        assert [(row.end.timestamp(), row.values["count"]) for row in shown.rows] == [(80.0, 1)]
+        await driver.close()

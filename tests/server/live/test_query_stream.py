@@ -17,6 +17,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from penstock.engine.cycle.partials import SessionMove
 from penstock.engine.registry import Registry
 from penstock.log.log import Log
+from penstock.stream.windows import SlidingWindow
 from tests.cycle_driver import CycleDriver
 from tests.server.live.sse_client import SseMessage, apply_message, count_overruns, count_reads, open_stream
 from tests.server.server_process import RunningServer, run_server
@@ -178,6 +179,33 @@ async def test_cross_origin_websocket_is_refused(shared_server: RunningServer, d
             additional_headers={"Origin": "https://evil.example"},
         )
     assert refused.value.response.status_code == 403
+
+
+async def test_current_windows_have_one_row_per_key(http: httpx.AsyncClient, log: Log) -> None:
+    driver = await CycleDriver.start(log, "online", windows=[SlidingWindow(60_000_000, 20_000_000)])
+    windows: dict[tuple[Any, ...], Any] = {}
+
+    def shown() -> dict[str, int]:
+        assert len({row["key"] for row in windows.values()}) == len(windows), "a key has one row"
+        return {row["key"]: row["count"] for row in windows.values()}
+
+    await driver.cycle([("ada", start, 1, 0) for start in (0, 20, 40)], upto=50)
+    async with open_stream(http, "/v1/queries/online/live", current="true") as reader:
+        first = await reader.next()
+        assert first.event == "snapshot"
+        apply_message(windows, first)
+        assert shown() == {"ada": 1}
+        await driver.cycle([("bob", start, 2, 0) for start in (40, 60, 80)], upto=90)
+        apply_message(windows, await reader.next())
+        assert shown() == {"ada": 1, "bob": 2}
+        await driver.cycle([("bob", start, 3, 0) for start in (80, 100, 120)], upto=130)
+        second = await reader.next()
+        assert set(second.data["keys"]) == {"ada", "bob"}
+        apply_message(windows, second)
+        assert shown() == {"bob": 2}, "the window that ended at 120 s; ada has none"
+    async with open_stream(http, "/v1/queries/online/live", second.id, current="true", keys="ada") as reader:
+        assert (await reader.next()).data["rows"] == []
+    await driver.close()
 
 
 async def test_stream_of_a_deleted_query_ends_with_a_problem(http: httpx.AsyncClient, log: Log) -> None:

@@ -41,7 +41,7 @@ class WindowedQuery(NamedTuple):
 WINDOWED_QUERIES = {
     "sites": WindowedQuery("clicks", 5_000, 5_000, "site", ("views", "users")),
     "online": WindowedQuery("clicks", 60_000, 10_000, "site", ("users",)),
-    "pages": WindowedQuery("clicks", 300_000, 60_000, "url", ("views",)),
+    "pages": WindowedQuery("clicks", 120_000, 20_000, "url", ("views",)),
     "revenue": WindowedQuery("orders", 10_000, 10_000, "customer", ("orders", "revenue", "largest")),
     "sensors": WindowedQuery("readings", 5_000, 5_000, "sensor", ("count", "min", "max", "alerts")),
 }

@@ -278,7 +278,7 @@ class _Demo:
             has_desktop = sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
             if has_desktop and self._out.is_terminal:
                 webbrowser.open(console_url)
-        self._out.note(f"  {server_url}  is the server: /metrics, /v1/queries/online/live")
+        self._out.note(f"  {server_url}  is the server: /metrics, /v1/queries/online/live?current=true")
         self._out.note("  Ctrl-C ends the traffic and verifies the results.\n")
 
     # Traffic
@@ -355,7 +355,7 @@ class _Demo:
     def _rows(self, snapshot: Snapshot, partner: Partner, per_second: float) -> Iterator[tuple[str, str]]:
         freshness = "" if snapshot.freshness is None else f", results {snapshot.freshness:.1f} s old"
         yield "users online", _join(snapshot.online)
-        yield "views in 5 minutes", _join(snapshot.pages)
+        yield "views in 2 minutes", _join(snapshot.pages)
         yield "revenue", _join((key, f"{amount:,.2f}") for key, amount in snapshot.revenue)
         yield "sensors", _join((key, f"{average}°") for key, average in snapshot.sensors)
         yield "alerts", _join(snapshot.firing)

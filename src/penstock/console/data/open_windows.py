@@ -38,6 +38,8 @@ class WindowedQuery:
     id: int
     name: str
     description: tuple[str, ...]
+    #: The view with the current window of each key. A query that an earlier version started has none.
+    current_view: str | None = None
 
     def is_additive(self, column: str) -> bool:
         """Return whether the sum of a column over all keys is meaningful."""
@@ -97,7 +99,7 @@ async def list_windowed_queries(database: Database) -> list[WindowedQuery]:
     """Return all queries that have windows, by name."""
     async with database.connection() as conn:
         rows = await (await conn.execute(_sql["queries"])).fetchall()
-    return [WindowedQuery(id, name, tuple(description)) for id, name, description in rows]
+    return [WindowedQuery(id, name, tuple(description), view) for id, name, description, view in rows]
 
 
 async def read_columns(database: Database, query: WindowedQuery) -> tuple[WindowColumn, ...]:
@@ -163,6 +165,8 @@ def _fill(name: str, request: OpenWindowsRequest, column: str = "") -> bytes:
     view = _quote(request.query.name)
     numbers = enumerate(map(_quote, request.number_columns))
     current = f"({fill_placeholders(_sql['current_windows'], view=view)})"
+    if request.query.current_view is not None:
+        current = f"penstock_live.{_quote(request.query.current_view)}"
     text = fill_placeholders(
         _sql[name],
         aggregates="".join(

@@ -130,6 +130,8 @@ def _prepare_stream(
             key_column_name(stream, context.options.key_name),
             isinstance(stream.windows[0], SessionWindow),
             compiled.output,
+            stream.windows,
+            stream.time.idle_flush_us,
         )
         context.run(context.registry.create_tables(result_tables))
     else:

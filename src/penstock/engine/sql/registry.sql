@@ -1,6 +1,6 @@
 -- name: find
 -- The array has the columns of the live view, once it exists.
-SELECT id, description, fingerprint, result IS NOT NULL, clock_timestamp(), ARRAY (
+SELECT id, description, fingerprint, result IS NOT NULL, result ->> 'current', clock_timestamp(), ARRAY (
     SELECT attname::text FROM pg_attribute
     WHERE attrelid = to_regclass(format('penstock_live.%%I', name)) AND attnum > 0 ORDER BY attnum
 ) FROM penstock.queries WHERE name = %(name)s
@@ -14,6 +14,17 @@ RETURNING id
 -- name: set_history_retention
 UPDATE penstock.queries SET history_seconds = %(history)s WHERE id = %(query)s AND history_seconds <> %(history)s
 
+-- name: find_same_view
+-- A query whose view of current windows would have the name of a view of the other.
+SELECT q.name FROM penstock.queries q
+WHERE q.name = %(name)s || '_current' OR q.name || '_current' = %(name)s
+
+-- name: find_query_named
+SELECT id FROM penstock.queries WHERE name = %(name)s
+
+-- name: set_current_view
+UPDATE penstock.queries SET result = result || jsonb_build_object('current', %(view)s::text) WHERE id = %(query)s
+
 -- name: find_client_query
 -- A query of that name that Queen clients compute.
 SELECT id FROM penstock.client_queries WHERE name = %(name)s
@@ -23,7 +34,7 @@ SELECT id FROM penstock.client_queries WHERE name = %(name)s
 SELECT pg_advisory_xact_lock(7812746384129)
 
 -- name: lock
-SELECT id, lease_until > clock_timestamp() FROM penstock.queries WHERE name = %(name)s FOR UPDATE
+SELECT id, lease_until > clock_timestamp(), result ->> 'current' FROM penstock.queries WHERE name = %(name)s FOR UPDATE
 
 -- name: acquire_lease
 -- Acquires a free lease, unless the query was stopped since. The previous driver can no longer commit. The fence is the

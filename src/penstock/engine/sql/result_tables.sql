@@ -48,6 +48,54 @@ FROM penstock.history_{id} s{where}
 UNION ALL
 SELECT {keys}, s.window_start, s.window_end, {finals}, s.updated_at, true, 0 FROM penstock.state_{id} s{where}
 
+-- name: create_current_view
+-- One row per key: the latest window that has begun, or else the first that will begin.
+CREATE VIEW penstock_live.{view} AS
+SELECT {keys}, s.window_start, s.window_end, {finals}, s.updated_at
+FROM (
+    SELECT DISTINCT ON (s.key) s.* FROM penstock.state_{id} s
+    WHERE {of_window}
+    ORDER BY s.key, CASE WHEN s.window_start > statement_timestamp() THEN s.window_start END NULLS FIRST,
+             s.window_end DESC
+) s{where}
+
+-- name: create_current_sliding_view
+-- One row per key: the latest sliding window that has ended, whose values do not grow any more. A key without events in
+-- it has the next window, in which it is new. The time is that of the latest event, or of the clock while the query runs
+-- and no events come. An event from the future does not count.
+CREATE VIEW penstock_live.{view} AS
+WITH ended AS MATERIALIZED (
+    SELECT date_bin({slide}, t.time - {size}, 'epoch'::timestamptz) + {size} AS window_end
+    FROM penstock.queries q
+    LEFT JOIN LATERAL (
+        SELECT c.committed_at FROM penstock.cycles c
+        WHERE c.query_id = q.id AND (c.committed_at IS NULL OR c.events_in > 0) ORDER BY c.cycle DESC LIMIT 1
+    ) c ON true
+    CROSS JOIN LATERAL (
+        SELECT CASE
+            WHEN q.lease_until > statement_timestamp() AND NOT q.is_paused
+                AND c.committed_at < statement_timestamp() - {idle} THEN statement_timestamp()
+            ELSE least('epoch'::timestamptz + max(p.high_us) * interval '1 microsecond', statement_timestamp())
+        END AS time
+        FROM penstock.progress p WHERE p.query_id = q.id AND p.high_us IS NOT NULL
+        HAVING count(*) > 0
+    ) t
+    WHERE q.id = {id}
+)
+SELECT {keys}, s.window_start, s.window_end, {finals}, s.updated_at
+FROM (
+    SELECT DISTINCT ON (s.key) s.*
+    FROM (
+        SELECT s.key, s.window_start, s.window_end, {names}, s.updated_at FROM penstock.state_{id} s
+        WHERE s.window_end IN ((SELECT e.window_end FROM ended e), (SELECT e.window_end + {slide} FROM ended e))
+        UNION ALL
+        SELECT s.key, s.window_start, s.window_end, {names}, s.closed_at FROM penstock.history_{id} s
+        WHERE s.window_end IN ((SELECT e.window_end FROM ended e), (SELECT e.window_end + {slide} FROM ended e))
+    ) s
+    WHERE {of_window}
+    ORDER BY s.key, s.window_end
+) s{where}
+
 -- name: create_all_states
 CREATE OR REPLACE VIEW penstock.state AS
 {parts}
@@ -63,6 +111,9 @@ SELECT query, key, window_start, window_end, value, updated_at FROM penstock.cli
 
 -- name: drop_views
 DROP VIEW IF EXISTS penstock_live.{view}, penstock_history.{view}
+
+-- name: drop_current_view
+DROP VIEW IF EXISTS penstock_live.{view}
 
 -- name: drop_tables
 DROP TABLE IF EXISTS penstock.state_{id}, penstock.history_{id}, penstock.waiting_{id}

@@ -24,6 +24,8 @@ _MAX_KEYS = 1_000
 class LiveResultsQuery(msgspec.Struct):
     #: Keys, separated by commas; all if not given.
     keys: str | None = None
+    #: Only the current window of each key, instead of all open windows.
+    current: bool = False
     #: The header Last-Event-ID for clients that cannot set headers.
     last_event_id: str | None = None
 
@@ -36,7 +38,10 @@ class TailQuery(msgspec.Struct):
 
 @routes.get("/v1/queries/{query}/live", "Follow the results of a query", Role.READ, openapi=_STREAM)
 async def stream_query_results(call: ApiCall, query: LiveResultsQuery) -> Response:
-    """Send the open windows of a query, then the changes of each cycle, as Server-Sent Events."""
+    """Send the open windows of a query, then the changes of each cycle, as Server-Sent Events.
+
+    With `current=true`, send only the current window of each key, as in the view `penstock_live.<query>_current`.
+    """
     _check_accept_header(call.request)
     return EventStream(await _subscribe_to_query(call, query), call.reauthorize)
 
@@ -73,7 +78,8 @@ async def _subscribe_to_query(call: ApiCall | WebSocketCall, query: LiveResultsQ
     broadcasters.check_capacity()
     keys = _parse_keys(query.keys)
     live_query = await broadcasters.find_query(call.path["query"])
-    return broadcasters.subscribe_to_query(live_query, keys, _last_id(call.request, query.last_event_id))
+    last_id = _last_id(call.request, query.last_event_id)
+    return broadcasters.subscribe_to_query(live_query, keys, last_id, current=query.current)
 
 
 async def _subscribe_to_queue(call: ApiCall | WebSocketCall, query: TailQuery) -> Subscription:

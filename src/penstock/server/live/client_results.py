@@ -62,7 +62,9 @@ class ClientQueryResults:
         self._id = query_id
         #: The version of the state that was read last, and the keys that were read.
         self._version: tuple[_StateVersion, list[str] | None] | None = None
-        self._position = QueryPosition(has_tables=True, has_sessions=False, cycle=0, committed_at=None)
+        self._position = QueryPosition(
+            has_tables=True, has_sessions=False, current_view=None, cycle=0, committed_at=None
+        )
         self._rows_by_id: dict[_StateId, _SnapshotRow] = {}
         self._is_truncated = False
 

@@ -37,6 +37,8 @@ class QueryPosition(NamedTuple):
 
     has_tables: bool
     has_sessions: bool
+    #: The view with the current window of each key; None if there is none.
+    current_view: str | None
     cycle: int
     committed_at: datetime | None
 

@@ -17,6 +17,7 @@ from penstock.log.queue import Queue
 from penstock.server.http.errors import Problem, retry_after
 from penstock.server.live.broadcaster import Broadcaster
 from penstock.server.live.client_results import ClientQueryResults
+from penstock.server.live.current_results import CurrentResultReader
 from penstock.server.live.query_feed import QueryBroadcaster
 from penstock.server.live.query_results import QueryResultReader
 from penstock.server.live.subscriber import Subscriber
@@ -70,9 +71,11 @@ class BroadcasterRegistry:
         raise NotFound(f"there is no query {name!r}: GET /v1/queries lists all queries")
 
     def subscribe_to_query(
-        self, query: LiveQuery, keys: frozenset[str] | None, last_id: str
+        self, query: LiveQuery, keys: frozenset[str] | None, last_id: str, *, current: bool = False
     ) -> AbstractContextManager[Subscriber]:
-        """Subscribe to the results of a query, of some keys or all."""
+        """Subscribe to the open windows of a query, or the current window of each key, for some keys or all."""
+        if current and query.is_client_query:
+            raise Problem("invalid-request", "clients compute this query, which has no view of current windows")
         database, notifier = self._log.database, self._log.notifier
 
         def create(on_empty: Callable[[], None]) -> QueryBroadcaster:
@@ -80,10 +83,12 @@ class BroadcasterRegistry:
                 client_results, topic = ClientQueryResults(database, query.id), client_cycle_topic(query.id)
                 # Ids of the two kinds of queries overlap; negative stream ids keep them apart.
                 return QueryBroadcaster(client_results, -query.id, notifier, topic, self._metrics, on_empty)
-            results = QueryResultReader(database, query.id, query.name)
+            reader = CurrentResultReader if current else QueryResultReader
+            results = reader(database, query.id, query.name)
             return QueryBroadcaster(results, query.id, notifier, cycle_topic(query.id), self._metrics, on_empty)
 
-        source = _SourceKey("client query" if query.is_client_query else "query", query.id)
+        kind = "client query" if query.is_client_query else "current windows" if current else "query"
+        source = _SourceKey(kind, query.id)
         return self._subscribe(source, create, keys, last_id)
 
     def subscribe_to_queue(

@@ -16,23 +16,16 @@ JOIN penstock.queries q ON q.id = c.query_id
 WHERE q.name = ANY (%(names)s) AND c.committed_at > clock_timestamp() - interval '10 seconds' AND c.oldest_at IS NOT NULL
 
 -- name: online
--- The window that ends next covers the last minute, except for its last seconds.
-SELECT o.key, o.users FROM penstock_live.online o
-WHERE o.window_end = (SELECT min(n.window_end) FROM penstock_live.online n WHERE n.key = o.key AND n.window_end > now())
-ORDER BY o.users DESC LIMIT %(limit)s
+SELECT o.key, o.users FROM penstock_live.online_current o ORDER BY o.users DESC LIMIT %(limit)s
 
 -- name: pages
-SELECT p.key, p.views FROM penstock_live.pages p
-WHERE p.window_end = (SELECT min(n.window_end) FROM penstock_live.pages n WHERE n.window_end > now())
-ORDER BY p.views DESC LIMIT %(limit)s
+SELECT p.key, p.views FROM penstock_live.pages_current p ORDER BY p.views DESC LIMIT %(limit)s
 
 -- name: revenue
 SELECT r.key, sum(r.revenue) FROM penstock_history.revenue r GROUP BY r.key ORDER BY sum(r.revenue) DESC LIMIT %(limit)s
 
 -- name: sensors
-SELECT s.key, round(s.avg, 1) FROM penstock_live.sensors s
-WHERE s.window_start = (SELECT max(n.window_start) FROM penstock_live.sensors n WHERE n.key = s.key)
-ORDER BY s.avg DESC LIMIT %(limit)s
+SELECT s.key, round(s.avg, 1) FROM penstock_live.sensors_current s ORDER BY s.avg DESC LIMIT %(limit)s
 
 -- name: firing
 SELECT s.rule, s.key FROM penstock.rule_states s WHERE s.is_firing ORDER BY s.since DESC

@@ -2,7 +2,7 @@
 
 -- name: queries
 -- All queries that have windows.
-SELECT id, name, description FROM penstock.queries WHERE result IS NOT NULL ORDER BY name LIMIT 500
+SELECT id, name, description, result ->> 'current' FROM penstock.queries WHERE result IS NOT NULL ORDER BY name LIMIT 500
 
 -- name: columns
 SELECT a.attname AS name, format_type(a.atttypid, NULL) AS type
@@ -27,7 +27,8 @@ WHERE {matches}
 ORDER BY {order} NULLS LAST, v.window_end DESC, v.key LIMIT %(limit)s OFFSET %(offset)s
 
 -- name: current_windows
--- The current window of each key: among those that have not ended the one that ends first, else the latest.
+-- The current window of each key, for a query without a view of them because an earlier version started it: among those
+-- that have not ended the one that ends first, else the latest.
 SELECT DISTINCT ON (w.key) w.* FROM penstock_live.{view} w
 ORDER BY w.key, CASE WHEN w.window_end > clock_timestamp() THEN w.window_end END, w.window_end DESC
 

@@ -6,6 +6,7 @@ SELECT set_config('enable_seqscan', 'on', true), set_config('enable_bitmapscan',
 -- name: position
 SELECT q.result IS NOT NULL AS has_tables,
        to_regclass('penstock.state_' || q.id || '_key') IS NOT NULL AS has_sessions,
+       q.result ->> 'current' AS current_view,
        coalesce(c.cycle, 0) AS cycle, c.committed_at
 FROM penstock.queries q
 LEFT JOIN LATERAL (
