@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from penstock.client.transaction import Transaction
     from penstock.engine.query import Query
     from penstock.engine.stream import Stream
-    from penstock.log.dead_letters.models import DeadLetter, Redrive
+    from penstock.log.dead_letters.models import DeadLetter, DeadLetterEdit, Redrive
     from penstock.log.event import Event
     from penstock.log.groups import PartitionPosition
     from penstock.log.queue import Queue
@@ -73,7 +73,7 @@ _MODULES = {
     "penstock.client.transaction": ("Transaction",),
     "penstock.engine.query": ("Query",),
     "penstock.engine.stream": ("Stream",),
-    "penstock.log.dead_letters.models": ("DeadLetter", "Redrive"),
+    "penstock.log.dead_letters.models": ("DeadLetter", "DeadLetterEdit", "Redrive"),
     "penstock.log.event": ("Event",),
     "penstock.log.groups": ("PartitionPosition",),
     "penstock.log.queue": ("Queue",),
@@ -100,6 +100,7 @@ __all__ = [
     "DatabaseUnavailable",
     "DatabaseVersionError",
     "DeadLetter",
+    "DeadLetterEdit",
     "DeadLetterHandle",
     "Event",
     "EventShed",

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -135,3 +136,66 @@ def test_purge_without_filter_requires_all(cli: CommandLine) -> None:
 )
 def test_unknown_dead_letter_exits_with_3(cli: CommandLine, command: list[str]) -> None:
     assert cli.error("dlq", *command)[0] == 3
+
+
+def test_filters_by_stage_kind_and_partition(cli: CommandLine) -> None:
+    newest, middle, oldest = ids(cli)
+    assert ids(cli, "--stage", "consumer", "--kind", "Timeout: no answer") == [middle, oldest]
+    assert ids(cli, "--stage", "parse") == []
+    assert ids(cli, "orders", "--partition", "c") == [newest]
+
+
+MAPPING = "*, n * 1.50 AS amount"
+
+
+def test_a_mapping_is_previewed_without_replaying(cli: CommandLine) -> None:
+    text = cli.ok("dlq", "redrive", "orders", "--map", MAPPING, "--preview")
+    assert '- {"n":2}' in text
+    assert '+ {"n":2,"amount":3.00}' in text
+    (edit,) = cli.json_lines("dlq", "redrive", "orders", "--key", "c", "--map", "*", "--preview")
+    assert (edit["before"], edit["after"], edit["changed"], edit["problem"]) == ({"n": 2}, {"n": 2}, False, None)
+    assert len(ids(cli)) == 3
+
+
+def test_a_mapping_is_shown_before_it_is_applied(cli: CommandLine, arrange: Arrange) -> None:
+    refused = cli("dlq", "redrive", "orders", "--map", MAPPING, "--all", input="n\n")
+    assert refused.exit_code == 1
+    assert "Replay 3 dead letters with this mapping?" in refused.stderr
+    assert len(ids(cli)) == 3
+
+    assert "3 replayed, 0 failed" in cli.ok("dlq", "redrive", "orders", "--map", MAPPING, "--all", input="y\n")
+
+    assert ids(cli) == []
+    arrange(dead_letter_all)
+    assert [letter["data"]["amount"] for letter in cli.json_lines("dlq", "list")] == [3.0, 1.5, 0.0]
+
+
+def test_a_function_in_a_file_edits_dead_letters(cli: CommandLine, tmp_path: Path) -> None:
+    file = tmp_path / "mend.py"
+    file.write_text("def mend(order):\n    return {'n': 10 / order['n']}\n\nassert __name__ != '__main__'\n")
+
+    shown = cli.ok("dlq", "redrive", "orders", "--map-python", f"{file}:mend", "--preview")
+    assert "ZeroDivisionError" in shown
+    assert '+ {"n":5.0}' in shown
+
+    done = cli("dlq", "redrive", "orders", "--map-python", f"{file}:mend", "--yes")
+    assert done.exit_code == 1
+    assert "2 replayed, 1 failed" in done.stdout
+    assert len(ids(cli)) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--preview"], "give --map or --map-python"),
+        (["--map", "*", "--map-python", "a.py:f"], "not both"),
+        (["--map", "foo(n) AS a", "--yes"], "foo() is not available here"),
+        (["--map-python", "mend"], "write it like mend.py:mend"),
+        (["--map-python", "nothing.py:mend"], "there is no file nothing.py"),
+    ],
+)
+def test_an_invalid_mapping_is_refused(cli: CommandLine, arguments: list[str], reason: str) -> None:
+    done = cli("dlq", "redrive", "orders", *arguments)
+    assert done.exit_code != 0
+    assert reason in " ".join(done.stderr.replace("│", " ").split())
+    assert len(ids(cli)) == 3

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from penstock.engine.client_queries import ClientQuery
     from penstock.engine.ledger import Activity, CycleRecord
     from penstock.engine.registry import QueryInfo
-    from penstock.log.dead_letters.models import DeadLetter
+    from penstock.log.dead_letters.models import DeadLetter, DeadLetterEdit
     from penstock.log.event import Event
     from penstock.log.groups import PartitionPosition
     from penstock.log.queue import Queue
@@ -104,6 +104,14 @@ def dead_letter(letter: DeadLetter) -> dict[str, Any]:
     """Return a dead letter, with its data as stored."""
     values = msgspec.structs.asdict(letter)
     return {**values, "data": values.pop("text")}
+
+
+def dead_letter_edit(edit: DeadLetterEdit) -> dict[str, Any]:
+    """Return the data of a dead letter before and after an edit, as stored."""
+    values = msgspec.structs.asdict(edit)
+    renamed = {"before": values.pop("before_text"), "after": values.pop("after_text")}
+    renamed["changed"] = values.pop("is_changed")
+    return {**values, **renamed}
 
 
 def query_listing(query: QueryInfo | ClientQuery, groups: Sequence[GroupInfo]) -> dict[str, Any]:

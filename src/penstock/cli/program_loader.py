@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from penstock.core.errors import InvalidRequest, PenstockError
 
@@ -88,6 +88,24 @@ def main_program(path: Path, arguments: Sequence[str]) -> Iterator[Program]:
             os.environ.pop("PYTHONPATH", None)
         else:
             os.environ["PYTHONPATH"] = python_path
+
+
+def load_function(text: str) -> Callable[[Any], Any]:
+    """Return the function that ``FILE:FUNCTION`` names. The file is imported, not run as the main program."""
+    file, _, name = text.rpartition(":")
+    if not file or not name.isidentifier():
+        raise InvalidRequest(f"{text!r} does not name a function: write it like mend.py:mend")
+    path = Path(file)
+    if not path.is_file():
+        raise InvalidRequest(f"there is no file {file}")
+    module = ModuleType(path.stem)
+    module.__file__ = str(path)
+    sys.path.insert(0, str(path.parent.absolute()))
+    Program(path, _compile(path), module).run()
+    function = getattr(module, name, None)
+    if not callable(function):
+        raise InvalidRequest(f"{file} has no function {name}")
+    return cast("Callable[[Any], Any]", function)
 
 
 def _compile(path: Path) -> Any:

@@ -71,6 +71,7 @@ class SyncDeadLetterHandle(SyncWrapper[DeadLetterHandle]):
     get = blocking(DeadLetterHandle.get)
     count = blocking(DeadLetterHandle.count)
     redrive = blocking(DeadLetterHandle.redrive)
+    preview = blocking(DeadLetterHandle.preview)
     purge = blocking(DeadLetterHandle.purge)
 
 

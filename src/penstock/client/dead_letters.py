@@ -1,4 +1,4 @@
-"""The handle of a queue's dead letters: list, count, redrive and purge."""
+"""The handle of a queue's dead letters: list, count, edit, redrive and purge."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
+from penstock.client.dead_letter_mapping import DeadLetterMapping
 from penstock.core.errors import InvalidRequest, NotFound
 from penstock.core.option_checks import check_integer
-from penstock.log.dead_letters.models import DeadLetter, DeadLetterFilter, Redrive
+from penstock.log.dead_letters.models import DeadLetter, DeadLetterEdit, DeadLetterFilter, Redrive
 from penstock.log.dead_letters.redrive import REDRIVE_LIMIT
 
 if TYPE_CHECKING:
@@ -18,8 +19,10 @@ if TYPE_CHECKING:
 # Aliases, because the method ``list`` of the class hides the type in its signatures.
 DeadLetters = list[DeadLetter]
 DeadLetterIds = list[int]
+DeadLetterEdits = list[DeadLetterEdit]
 
 _MAX_COUNT = 100_000
+_MAX_PREVIEW = 1_000
 _MAX_ID = 2**63 - 1
 
 
@@ -30,6 +33,9 @@ class DeadLetterConditions(TypedDict, total=False):
     error: str | None
     since: datetime | None
     until: datetime | None
+    partition: str | None
+    kind: str | None
+    stage: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +50,15 @@ class DeadLetterHandle:
         await dead.redrive(error="Timeout")
 
     A dead letter must match all filters: ``key`` is the event's key, ``error`` a part of the error's text, ``since``
-    and ``until`` bound the time of the failure.
+    and ``until`` bound the time of the failure, ``partition`` is the name of a partition, ``stage`` the stage in which
+    the event failed, and ``kind`` the error's first line with ``#`` in place of numbers and ids, as the console shows
+    it.
+
+    ``preview`` and ``redrive`` take a ``mapping`` that makes the new data: a select list in SQL, or a function of the
+    data::
+
+        dead.preview("* EXCEPT (prise), cast(prise AS decimal) AS price")
+        dead.redrive(mapping=lambda order: {**order, "price": float(order["prise"])})
     """
 
     _session: ClientSession = field(repr=False)
@@ -78,15 +92,33 @@ class DeadLetterHandle:
         ids: Iterable[int] | int | None = None,
         limit: int = REDRIVE_LIMIT,
         all: bool = False,
+        mapping: DeadLetterMapping | None = None,
         **conditions: Unpack[DeadLetterConditions],
     ) -> Redrive:
-        """Send dead letters back to the group that failed on them, oldest first.
+        """Send dead letters back to the group that failed on them, oldest first, with the data that a mapping makes.
 
-        ``limit`` applies unless ``all`` is True or ``ids`` names the dead letters.
+        ``limit`` applies unless ``all`` is True or ``ids`` names the dead letters. A dead letter for which the mapping
+        fails, or a function returns None, stays and is counted as failed. Input that a push rejected becomes an event
+        for all groups, which needs a mapping.
         """
         check_integer("limit", limit, 1, _MAX_COUNT)
         selected = self._filter(_read_ids(ids), **conditions)
-        return await self._session.transport.redrive(selected, limit=None if all or selected.ids is not None else limit)
+        most = None if all or selected.ids is not None else limit
+        if mapping is None:
+            return await self._session.transport.redrive(selected, limit=most)
+        return await self._session.transport.redrive_mapped(selected, mapping, limit=most)
+
+    async def preview(
+        self,
+        mapping: DeadLetterMapping,
+        ids: Iterable[int] | int | None = None,
+        limit: int = 20,
+        **conditions: Unpack[DeadLetterConditions],
+    ) -> DeadLetterEdits:
+        """Return the data of the oldest dead letters before and after a mapping. Nothing is changed or sent."""
+        check_integer("limit", limit, 1, _MAX_PREVIEW)
+        selected = self._filter(_read_ids(ids), **conditions)
+        return await self._session.transport.preview_mapping(selected, mapping, limit=limit)
 
     async def purge(
         self, ids: Iterable[int] | int | None = None, all: bool = False, **conditions: Unpack[DeadLetterConditions]
@@ -97,15 +129,8 @@ class DeadLetterHandle:
             raise InvalidRequest("purge would delete every dead letter: give ids or a filter, or all=True")
         return await self._session.transport.purge(selected)
 
-    def _filter(
-        self,
-        ids: DeadLetterIds | None = None,
-        key: str | None = None,
-        error: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-    ) -> DeadLetterFilter:
-        return DeadLetterFilter(ids, self.queue, self.group, key, error, since, until)
+    def _filter(self, ids: DeadLetterIds | None = None, **conditions: Unpack[DeadLetterConditions]) -> DeadLetterFilter:
+        return DeadLetterFilter(ids, self.queue, self.group, **conditions)
 
 
 def _read_ids(given: object) -> DeadLetterIds | None:

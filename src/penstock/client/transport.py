@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+from penstock.client.dead_letter_mapping import DeadLetterMapping, edit_function
 from penstock.core.clock import Clock
 from penstock.core.settings import Settings
 from penstock.db.pool import Database
 from penstock.engine.gates.admin import GateAdmin, GateChange, GateInfo
+from penstock.log.dead_letters.models import DeadLetterEdit, DeadLetterFilter, Redrive
+from penstock.log.dead_letters.redrive import REDRIVE_LIMIT
 from penstock.log.log import Log
 
 if TYPE_CHECKING:
@@ -20,10 +23,20 @@ if TYPE_CHECKING:
 
 
 class DatabaseTransport(Log):
-    """The log, and the gates of queries."""
+    """The log, mappings of dead letters, and the gates of queries."""
 
     def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
         super().__init__(Database(settings), clock=clock, retry_seconds=settings.retry_seconds)
+
+    async def redrive_mapped(
+        self, which: DeadLetterFilter, mapping: DeadLetterMapping, *, limit: int | None = REDRIVE_LIMIT
+    ) -> Redrive:
+        return await self.redrive(which, limit=limit, edit=edit_function(mapping))
+
+    async def preview_mapping(
+        self, which: DeadLetterFilter, mapping: DeadLetterMapping, *, limit: int = REDRIVE_LIMIT
+    ) -> list[DeadLetterEdit]:
+        return await self.preview_redrive(which, edit_function(mapping), limit=limit)
 
     async def gates(self, query: str | None, key: str | None = None) -> Sequence[GateInfo]:
         return await GateAdmin(self.database).list(query, key)

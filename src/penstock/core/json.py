@@ -99,6 +99,14 @@ def decode(text: bytes | str) -> Any:
         raise JSONProblem(explain(error, text if isinstance(text, bytes) else text.encode())) from None
 
 
+def decode_decimals(text: bytes | str) -> Any:
+    """Decode JSON with each number that is not an integer as a Decimal, which keeps its digits."""
+    try:
+        return _decimal_decoder.decode(text if isinstance(text, str) else text.decode())
+    except (ValueError, RecursionError) as error:
+        raise JSONProblem(_explain(error)) from None
+
+
 def validate(text: bytes) -> None:
     """Check that bytes are one JSON value, without building it."""
     try:
@@ -294,6 +302,7 @@ def _constant(text: str) -> NoReturn:
 
 
 _exact_decoder = json.JSONDecoder(parse_float=_float, parse_int=_int, parse_constant=_constant)
+_decimal_decoder = json.JSONDecoder(parse_float=Decimal, parse_int=_int, parse_constant=_constant)
 
 
 def check_depth(text: bytes, index: int = 0) -> None:

@@ -15,7 +15,14 @@ from penstock.db.pool import Database
 from penstock.db.user_connection import UserConnection
 from penstock.log.catalog import CACHE_SECONDS, Catalog
 from penstock.log.database_errors import translate_errors
-from penstock.log.dead_letters.models import DeadLetter, DeadLetterFilter, DeadLetterKind, Redrive
+from penstock.log.dead_letters.models import (
+    DeadLetter,
+    DeadLetterEdit,
+    DeadLetterFilter,
+    DeadLetterKind,
+    EditFunction,
+    Redrive,
+)
 from penstock.log.dead_letters.redrive import REDRIVE_LIMIT, Redriver
 from penstock.log.dead_letters.store import DeadLetterPage, DeadLetters
 from penstock.log.event import Event
@@ -130,7 +137,9 @@ class Log:
             pool, catalog, groups, leases, acks, positions, notifier, clock, retry, min_bytes=self._min_pop_bytes
         )
         self._browser = Browser(pool, catalog)
-        self._redriver = Redriver(pool, catalog, groups, dead_letters, appender, clock)
+        self._redriver = Redriver(
+            pool, catalog, groups, dead_letters, appender, clock, self.database.settings.max_event_bytes
+        )
         self._transactions = Transactions(pool, catalog, groups, acks, self._pusher, appender, keys)
         self._upkeep = UpkeepLoop(pool, catalog, self.segments, clock)
 
@@ -374,10 +383,10 @@ class Log:
         return (await self.dead_letter_store.page(which, limit, offset)).letters
 
     async def dead_letter_page(
-        self, which: DeadLetterFilter, limit: int, offset: int, max_bytes: int
+        self, which: DeadLetterFilter, limit: int, offset: int, max_bytes: int, *, oldest_first: bool = False
     ) -> DeadLetterPage:
         """Return dead letters up to a number of bytes, but at least one."""
-        return await self.dead_letter_store.page(which, limit, offset, max_bytes=max_bytes)
+        return await self.dead_letter_store.page(which, limit, offset, max_bytes=max_bytes, oldest_first=oldest_first)
 
     async def dead_letter_queues(self, which: DeadLetterFilter) -> set[str]:
         return await self.dead_letter_store.queues(which)
@@ -397,17 +406,29 @@ class Log:
         check_integer("limit", limit, 1, MAX_COUNT)
         return await self.dead_letter_store.ids(which, limit)
 
-    async def redrive(self, which: DeadLetterFilter, *, limit: int | None = REDRIVE_LIMIT) -> Redrive:
-        """Send the oldest dead letters back to the group that failed on them."""
+    async def redrive(
+        self, which: DeadLetterFilter, *, limit: int | None = REDRIVE_LIMIT, edit: EditFunction | None = None
+    ) -> Redrive:
+        """Send the oldest dead letters back to the group that failed on them, with the data that ``edit`` returns.
+
+        The history of a dead letter keeps the old data. One that cannot be edited stays and is reported.
+        """
         if limit is not None:
             check_integer("limit", limit, 1, MAX_COUNT)
-        return await self._redriver.redrive(which, limit=limit)
+        return await self._redriver.redrive(which, limit=limit, edit=edit)
+
+    async def preview_redrive(
+        self, which: DeadLetterFilter, edit: EditFunction, *, limit: int = REDRIVE_LIMIT, max_bytes: int = MAX_COUNT
+    ) -> list[DeadLetterEdit]:
+        """Return what a redrive with ``edit`` would send, for the oldest dead letters."""
+        check_integer("limit", limit, 1, MAX_COUNT)
+        return await self._redriver.preview(which, edit, limit=limit, max_bytes=max_bytes)
 
     async def redrive_edited(self, id: int, data: bytes) -> Redrive:
         """Send a dead letter back with other data, given as JSON text. Its history keeps the old data."""
         letter = await self.dead_letter_store.get(id)
         (piece,) = await self.encode(Batch(letter.queue, JsonEvents([data], [letter.key])))
-        return await self._redriver.redrive(DeadLetterFilter(ids=[id]), limit=1, edited={id: piece.columns.data})
+        return await self._redriver.redrive(DeadLetterFilter(ids=[id]), limit=1, edit=lambda _: piece.columns.data)
 
     async def purge(self, which: DeadLetterFilter) -> int:
         return await self.dead_letter_store.purge(which)

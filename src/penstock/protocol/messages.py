@@ -6,15 +6,16 @@ suitable as JSON (:class:`~penstock.log.queue_info.QueueSize`, ...) are used dir
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from msgspec import Meta, Raw, Struct, field
 
+from penstock.core.errors import InvalidRequest
 from penstock.log import options
-from penstock.log.dead_letters.models import DeadLetter, DeadLetterFilter
+from penstock.log.dead_letters.models import DeadLetter, DeadLetterEdit, DeadLetterFilter
 from penstock.log.groups import PartitionPosition
 from penstock.log.queue import Queue
 from penstock.log.queue_info import GroupInfo, QueueSize
@@ -279,17 +280,48 @@ class DeadLetterSelector(Struct, frozen=True, forbid_unknown_fields=True, omit_d
     error: str | None = None
     since: datetime | None = None
     until: datetime | None = None
+    partition: str | None = None
+    kind: str | None = None
+    stage: str | None = None
+    after: int | None = None
 
     def filter(self) -> DeadLetterFilter:
         """Convert to a filter of the log, which validates the conditions."""
-        return DeadLetterFilter(self.ids, self.queue, self.group, self.key, self.error, self.since, self.until)
+        return DeadLetterFilter(**{name: getattr(self, name) for name in DeadLetterSelector.__struct_fields__})
 
 
 class RedriveRequest(DeadLetterSelector, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Selects the dead letters to redrive: the oldest ``limit`` that match, or ``all`` of them."""
+    """Selects the dead letters to redrive: the oldest ``limit`` that match, or ``all`` of them.
+
+    ``mapping`` is a select list in SQL that makes the new data of each. ``edits`` is the new data by id instead, and
+    selects these ids.
+    """
 
     limit: Annotated[int, Meta(ge=1, le=100_000)] = 100
     all: bool = False
+    mapping: str | None = None
+    edits: Annotated[dict[NonNegativeInt, Raw], Meta(max_length=MAX_EVENTS)] | None = None
+
+    def filter(self) -> DeadLetterFilter:
+        if self.edits is None:
+            return DeadLetterSelector.filter(self)
+        if self.mapping is not None or self.ids is not None:
+            raise InvalidRequest("edits name the dead letters and their data: leave mapping and ids out")
+        return replace(DeadLetterSelector.filter(self), ids=list(self.edits))
+
+
+class PreviewRequest(DeadLetterSelector, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+    """Selects the dead letters of a preview: the oldest ``limit`` that match, with a select list in SQL."""
+
+    mapping: str
+    limit: Annotated[int, Meta(ge=1, le=1_000)] = 100
+
+
+class RedrivePreview(Struct, frozen=True):
+    """The data of dead letters before and after a mapping. ``matching`` is the number of all that match."""
+
+    edits: list[DeadLetterEdit]
+    matching: int
 
 
 class PurgeRequest(DeadLetterSelector, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -122,6 +122,7 @@ def redriver(log: Log, **limits: int) -> Redriver:
         log.dead_letter_store,
         log.appender,
         log.clock,
+        log.database.settings.max_event_bytes,
         **limits,
     )
 

@@ -17,13 +17,18 @@ from penstock.core.formatting import number
 
 if TYPE_CHECKING:
     from penstock.cli.output import Output
+    from penstock.client.dead_letter_mapping import DeadLetterMapping
     from penstock.client.transport import Transport
-    from penstock.log.dead_letters.models import DeadLetter, DeadLetterFilter
+    from penstock.log.dead_letters.models import DeadLetter, DeadLetterEdit, DeadLetterFilter
 
 app = typer.Typer(help="Dead letters: inspect events that failed, replay them, or purge them.")
 
 _filter: Any = partial(typer.Option, rich_help_panel="Filters")
+_mapping: Any = partial(typer.Option, rich_help_panel="Edit")
 _LONGEST_ERROR = 60
+#: The dead letters that are shown before a redrive with a mapping.
+_SHOWN_EDITS = 5
+_MAX_PREVIEW = 1000
 
 Ids = Annotated[
     list[int] | None,
@@ -39,6 +44,11 @@ def filters(
         str | None, _filter(metavar="TIME", help="Failed at this time or later, such as 2h for two hours ago.")
     ] = None,
     until: Annotated[str | None, _filter(metavar="TIME", help="Failed before this time.")] = None,
+    stage: Annotated[str | None, _filter(metavar="STAGE", help="Failed in this stage, as `dlq show` names it.")] = None,
+    kind: Annotated[
+        str | None, _filter(metavar="TEXT", help="With this first line of the error, # in place of numbers and ids.")
+    ] = None,
+    partition: Annotated[str | None, _filter(metavar="NAME", help="Of this partition.")] = None,
 ) -> dict[str, Any]:
     """Return the filters that were given, in the form of DeadLetterFilter."""
     values = {
@@ -47,6 +57,9 @@ def filters(
         "error": error,
         "since": None if since is None else parse_time(since),
         "until": None if until is None else parse_time(until),
+        "stage": stage,
+        "kind": kind,
+        "partition": partition,
     }
     return {name: value for name, value in values.items() if value is not None}
 
@@ -154,6 +167,8 @@ def _show(out: Output, letter: DeadLetter) -> None:
         "penstock dlq redrive --id 17 --id 18",
         "penstock dlq redrive orders --group billing --error timeout",
         "penstock dlq redrive orders --all",
+        "penstock dlq redrive orders --error price --map '* EXCEPT (prise), cast(prise AS decimal) AS price'",
+        "penstock dlq redrive orders --map-python mend.py:mend --preview",
     ],
     options=filters,
 )
@@ -163,16 +178,47 @@ async def redrive(
     id: Ids = None,
     all: Annotated[bool, typer.Option("--all", help="Redrive all that match, without a limit.")] = False,
     limit: Annotated[int, typer.Option(min=1, metavar="N", help="The maximum number, oldest first.")] = 100,
+    map: Annotated[
+        str | None,
+        _mapping(
+            "--map", metavar="SQL", help="Make the new data with a select list, such as \"*, 'EUR' AS currency\"."
+        ),
+    ] = None,
+    map_python: Annotated[
+        str | None,
+        _mapping("--map-python", metavar="FILE:FUNCTION", help="Make the new data with a function of the data."),
+    ] = None,
+    preview: Annotated[
+        bool, _mapping("--preview", help="Show the data before and after the mapping, and replay nothing.")
+    ] = False,
+    yes: Annotated[bool, _mapping("--yes", "-y", help="Replay edited dead letters without asking.")] = False,
     **conditions: Any,
 ) -> None:
     """Replay dead letters to the group that failed on them, and to no other group.
 
+    With a mapping, their data is edited first: the command shows the first ones before and after, and asks.
+
     Prints each dead letter that cannot be replayed with the reason, and exits with 1.
     """
     parsed = filters(**conditions)
+    mapping = _read_mapping(map, map_python)
+    if preview and mapping is None:
+        raise typer.BadParameter("--preview shows the result of a mapping: give --map or --map-python")
+    most = None if all or id else limit
     async with session.transport() as transport:
         criteria = await _build_filter(transport, queue, id, parsed)
-        result = await transport.redrive(criteria, limit=None if all or id else limit)
+        if mapping is None:
+            result = await transport.redrive(criteria, limit=most)
+        else:
+            if preview or not yes:
+                total = await transport.count_dead_letters(criteria)
+                wanted = total if most is None else min(total, most)
+                shown = min(_MAX_PREVIEW, limit) if preview else _SHOWN_EDITS
+                _show_edits(session.out, await transport.preview_mapping(criteria, mapping, limit=shown), wanted)
+                if preview or not wanted:
+                    return
+                session.out.confirm(f"Replay {number(wanted)} dead letters with this mapping?")
+            result = await transport.redrive_mapped(criteria, mapping, limit=most)
         left = 0 if id else await transport.count_dead_letters(criteria)
     if session.out.json:
         problems = [{"id": letter, "problem": problem} for letter, problem in result.problems.items()]
@@ -187,6 +233,38 @@ async def redrive(
             session.out.hint(f"{number(left - result.failed)} more match; --all replays all of them.")
     if result.failed:
         raise typer.Exit(FAILED)
+
+
+def _read_mapping(sql: str | None, function: str | None) -> DeadLetterMapping | None:
+    if sql is not None and function is not None:
+        raise typer.BadParameter("give --map or --map-python, not both")
+    if function is None:
+        return sql
+    from penstock.cli.program_loader import load_function
+
+    return load_function(function)
+
+
+def _show_edits(out: Output, edits: Sequence[DeadLetterEdit], wanted: int) -> None:
+    from penstock.cli import json_output
+
+    if out.json:
+        for edit in edits:
+            out.line(json_output.dead_letter_edit(edit))
+        return
+    for edit in edits:
+        lines = [f"- {bytes(edit.before_text).decode()}"]
+        if edit.problem is not None:
+            lines.append(f"! {edit.problem}")
+        elif edit.is_changed:
+            lines.append(f"+ {bytes(edit.after_text).decode()}")
+        else:
+            lines.append("= unchanged, so it will probably fail again")
+        out.section(f"{edit.id}  {edit.queue}  {edit.group or '–'}  {edit.key or '–'}", "\n".join(lines))
+    if not edits:
+        out.hint("There are no dead letters.")
+    elif wanted > len(edits):
+        out.hint(f"{number(len(edits))} of {number(wanted)}.")
 
 
 @command(

@@ -5,23 +5,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import NoneType
 from typing import Any
 
 import msgspec
+from msgspec import Raw
 
+from penstock.client.dead_letter_mapping import DeadLetterMapping, edit_function
 from penstock.client.http.encode import encode_batches
 from penstock.client.http.retrying_http import RetryingHttpClient, quote_segment
 from penstock.core.errors import AccessDenied, InvalidRequest, NotFound, PenstockError
 from penstock.core.names import check_name, check_text
 from penstock.db.user_connection import UserConnection
 from penstock.engine.gates.admin import GateChange, GateInfo
-from penstock.log.dead_letters.models import DeadLetter, DeadLetterFilter, Redrive
+from penstock.log.dead_letters.models import DeadLetter, DeadLetterEdit, DeadLetterFilter, Redrive
 from penstock.log.event import Event
 from penstock.log.groups import PartitionPosition
-from penstock.log.options import check_options, check_partitioning
+from penstock.log.options import MAX_COUNT, check_options, check_partitioning
 from penstock.log.queue import Queue
 from penstock.log.queue_info import GroupInfo, QueueInfo
 from penstock.log.read.ack import AckResult, CompletedAckResults, EventStatus, check_status, partition_ack
@@ -39,6 +41,8 @@ from penstock.protocol.events import EventList
 _MICROSECOND = timedelta(microseconds=1)
 #: The most ids in one query string.
 _MAX_IDS = 500
+#: The number of dead letters that are edited here and redriven in one request.
+_EDIT_PAGE = 100
 
 
 class _GateList(msgspec.Struct):
@@ -383,6 +387,67 @@ class HttpTransport:
         once = limit is not None and which.ids is None
         return await self._http.request("POST", "dead-letters/redrive", Redrive, body=body, once=once)
 
+    async def redrive_mapped(
+        self, which: DeadLetterFilter, mapping: DeadLetterMapping, *, limit: int | None = 100
+    ) -> Redrive:
+        edit = edit_function(mapping)
+        if isinstance(mapping, str):
+            body = {**_conditions(which), **({"all": True} if limit is None else {"limit": limit}), "mapping": mapping}
+            once = limit is not None and which.ids is None
+            return await self._http.request("POST", "dead-letters/redrive", Redrive, body=_json(body), once=once)
+        # A function runs here, not in the server.
+        replayed = failed = 0
+        problems: dict[int, str] = {}
+        async for letters in self._oldest_dead_letters(which, limit):
+            edits: dict[int, Raw] = {}
+            for letter in letters:
+                try:
+                    edits[letter.id] = Raw(edit(letter))
+                except InvalidRequest as error:
+                    failed += 1
+                    problems[letter.id] = str(error)
+            if edits:
+                body = {"edits": edits}
+                done = await self._http.request("POST", "dead-letters/redrive", Redrive, body=_json(body))
+                replayed, failed = replayed + done.replayed, failed + done.failed
+                problems.update(done.problems)
+        return Redrive(replayed, failed, problems)
+
+    async def preview_mapping(
+        self, which: DeadLetterFilter, mapping: DeadLetterMapping, *, limit: int = 100
+    ) -> list[DeadLetterEdit]:
+        edit = edit_function(mapping)
+        if isinstance(mapping, str):
+            body = _json({**_conditions(which), "mapping": mapping, "limit": limit})
+            path = "dead-letters/redrive/preview"
+            return (await self._http.request("POST", path, messages.RedrivePreview, body=body)).edits
+        edits = []
+        async for letters in self._oldest_dead_letters(which, limit):
+            for letter in letters:
+                after, problem = None, None
+                try:
+                    after = edit(letter)
+                except InvalidRequest as error:
+                    problem = str(error)
+                edits.append(DeadLetterEdit.of(letter, after, problem))
+        return edits
+
+    async def _oldest_dead_letters(self, which: DeadLetterFilter, limit: int | None) -> AsyncIterator[list[DeadLetter]]:
+        """Yield the oldest dead letters in pages. One that fails again meanwhile is not yielded twice."""
+        left = MAX_COUNT if limit is None else limit
+        for query in _filter_queries(which):
+            after = which.after
+            while left > 0:
+                room = min(left, _EDIT_PAGE)
+                parameters = {**query, "limit": room, "oldest_first": "true", "after": after}
+                page = await self._http.request("GET", "dead-letters", messages.DeadLetterList, query=parameters)
+                if page.dead_letters:
+                    yield page.dead_letters
+                    after = page.dead_letters[-1].id
+                    left -= len(page.dead_letters)
+                if not page.more and len(page.dead_letters) < room:
+                    break
+
     async def purge(self, which: DeadLetterFilter) -> int:
         body = _json({**_conditions(which), "all": True})
         return (await self._http.request("POST", "dead-letters/purge", messages.Count, body=body)).count
@@ -441,6 +506,10 @@ def _conditions(which: DeadLetterFilter) -> dict[str, Any]:
         "error": which.error,
         "since": _time(which.since),
         "until": _time(which.until),
+        "partition": which.partition,
+        "kind": which.kind,
+        "stage": which.stage,
+        "after": which.after,
     }
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 from msgspec import Raw, Struct, field
+from msgspec.json import format as json_format
 
 from penstock.core import json
 from penstock.core.errors import InvalidRequest, short_repr
@@ -93,9 +94,11 @@ class DeadLetterFilter:
     since: datetime | None = None
     until: datetime | None = None
     partition: str | None = None
-    #: The kind of error and its stage, as in :class:`DeadLetterKind`.
+    #: The kind of error, as in :class:`DeadLetterKind`.
     kind: str | None = None
     stage: str | None = None
+    #: The id above which the dead letters are.
+    after: int | None = None
 
     def __post_init__(self) -> None:
         if self.ids is not None:
@@ -111,6 +114,8 @@ class DeadLetterFilter:
         for name in ("key", "error", "partition", "kind", "stage"):
             if getattr(self, name) is not None:
                 check_text(getattr(self, name), name)
+        if self.after is not None:
+            check_integer("after", self.after, -MAX_ID, MAX_ID)
         check_timestamp("since", self.since)
         check_timestamp("until", self.until)
 
@@ -136,6 +141,45 @@ class DeadLetterKind:
         """The filter that selects these dead letters."""
         # Rejected input has no group, and the empty name is not a valid condition.
         return DeadLetterFilter(queue=self.queue, group=self.group or None, kind=self.kind, stage=self.stage)
+
+
+#: Returns the new data of a dead letter as JSON text, or raises InvalidRequest with the reason why there is none.
+EditFunction: TypeAlias = Callable[[DeadLetter], bytes]
+
+
+class DeadLetterEdit(Struct, frozen=True):
+    """The data of a dead letter before and after an edit, as a preview of its redrive."""
+
+    id: int
+    queue: str
+    group: str
+    key: str | None
+    error: str
+    before_text: Raw = field(name="before")
+    #: JSON null if the data cannot be edited.
+    after_text: Raw = field(name="after")
+    #: False if the event would be sent back as it is, and may fail again.
+    is_changed: bool = field(name="changed")
+    #: Why the dead letter would not be redriven; None if it would be.
+    problem: str | None = None
+
+    @classmethod
+    def of(cls, letter: DeadLetter, after: bytes | None, problem: str | None) -> DeadLetterEdit:
+        """Return the edit of a dead letter. Differences in white space are no change."""
+        before = json_format(letter.raw, indent=-1)
+        is_changed = after is not None and json_format(after, indent=-1) != before
+        origin = (letter.id, letter.queue, letter.group, letter.key, letter.error)
+        return cls(*origin, letter.text, Raw(b"null" if after is None else after), is_changed, problem)
+
+    @property
+    def before(self) -> Any:
+        """The data of the dead letter."""
+        return json.decode(bytes(self.before_text))
+
+    @property
+    def after(self) -> Any:
+        """The data that would be redriven; None if the data cannot be edited."""
+        return json.decode(bytes(self.after_text))
 
 
 @dataclass(frozen=True, slots=True)

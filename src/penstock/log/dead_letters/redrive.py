@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 from msgspec import Raw, structs
 from psycopg_pool import AsyncConnectionPool
 
 from penstock.core.clock import Clock
-from penstock.core.errors import CorruptChunk, NotFound
+from penstock.core.errors import CorruptChunk, InvalidEvent, InvalidRequest, NotFound
 from penstock.db.statements import Statements
 from penstock.log.catalog import Catalog, is_layout_change
 from penstock.log.dead_letters.models import (
@@ -21,7 +21,9 @@ from penstock.log.dead_letters.models import (
     DEAD_LETTER_HEADER,
     INGEST_STAGE,
     DeadLetter,
+    DeadLetterEdit,
     DeadLetterFilter,
+    EditFunction,
     Redrive,
 )
 from penstock.log.dead_letters.store import DeadLetters
@@ -30,7 +32,9 @@ from penstock.log.groups import Groups
 from penstock.log.queue import Queue
 from penstock.log.storage.chunk import ChunkColumns
 from penstock.log.write.append import Appender
+from penstock.log.write.batch import Batch, encode_batch
 from penstock.log.write.flush import AppendRequest
+from penstock.log.write.json_events import JsonEvents
 from penstock.log.write.piece import Piece
 from penstock.log.write.validation import micros_of
 
@@ -45,6 +49,12 @@ _BATCH_BYTES = 16 << 20
 _MAX_PROBLEMS = 1000
 
 
+class _EncodedLetter(NamedTuple):
+    piece: Piece
+    #: The data, if an edit has changed it.
+    edited: bytes | None = None
+
+
 @dataclass(slots=True, eq=False)
 class Redriver:
     pool: AsyncConnectionPool[Any]
@@ -53,16 +63,18 @@ class Redriver:
     dead_letters: DeadLetters
     appender: Appender
     clock: Clock
+    #: The size limit of an event, for queues without a limit of their own.
+    max_event_bytes: int
     batch_size: int = _BATCH_SIZE
     batch_bytes: int = _BATCH_BYTES
     max_problems: int = _MAX_PROBLEMS
 
     async def redrive(
-        self, which: DeadLetterFilter, *, limit: int | None = REDRIVE_LIMIT, edited: Mapping[int, bytes] | None = None
+        self, which: DeadLetterFilter, *, limit: int | None = REDRIVE_LIMIT, edit: EditFunction | None = None
     ) -> Redrive:
-        """Redrive the oldest dead letters, up to ``limit`` (None: all of them).
+        """Redrive the oldest dead letters, up to ``limit`` (None: all of them), with the data that ``edit`` returns.
 
-        ``edited`` maps ids to the data that replaces that of the dead letter.
+        A dead letter that cannot be edited stays. Rejected input that is edited becomes an event for all groups.
         """
         replayed = failed = 0
         problems: dict[int, str] = {}
@@ -78,25 +90,42 @@ class Redriver:
             by_queue = attrgetter("queue")
             for queue, queue_letters in groupby(sorted(page.letters, key=by_queue), key=by_queue):
                 letters = list(queue_letters)
-                refused = await self._redrive_batch(queue, letters, edited or {})
+                refused = await self._redrive_batch(queue, letters, edit)
                 replayed += len(letters) - len(refused)
                 failed += len(refused)
                 problems.update(islice(refused.items(), self.max_problems - len(problems)))
         return Redrive(replayed, failed, problems)
 
+    async def preview(
+        self, which: DeadLetterFilter, edit: EditFunction, *, limit: int, max_bytes: int
+    ) -> list[DeadLetterEdit]:
+        """Return what a redrive of the oldest dead letters would send, up to ``limit`` and ``max_bytes`` of data."""
+        page = await self.dead_letters.page(which, limit, max_bytes=max_bytes, oldest_first=True)
+        edits = []
+        for letter in page.letters:
+            queue = await self.catalog.get(letter.queue)
+            encoded, problems = await self._encode(queue, [letter], edit)
+            problem = problems.get(letter.id)
+            if problem is None and letter.redrives >= queue.max_redrives:
+                problem = _describe_unclaimed(queue, letter)
+            after = encoded[letter.id].piece.columns.data if letter.id in encoded else None
+            edits.append(DeadLetterEdit.of(letter, after, problem))
+        return edits
+
     async def _redrive_batch(
-        self, queue_name: str, letters: Sequence[DeadLetter], edited: Mapping[int, bytes]
+        self, queue_name: str, letters: Sequence[DeadLetter], edit: EditFunction | None
     ) -> dict[int, str]:
         """Redrive dead letters of one queue in one transaction. Return the problems of those that were not, by id."""
         while True:
             queue = await self.catalog.refresh(queue_name)
-            pieces, problems = await self._encode(queue, letters, edited)
+            encoded, problems = await self._encode(queue, letters, edit)
+            pieces = {id: letter.piece for id, letter in encoded.items()}
             partition_ids = await self.appender.partition_ids([AppendRequest([list(pieces.values())])])
             try:
                 async with self.pool.connection() as conn, conn.transaction():
-                    groups = {"groups": list({piece.target_group for piece in pieces.values()})}
-                    rows = await (await conn.execute(_sql["share_groups"], groups)).fetchall()
-                    existing_groups = {group_id for (group_id,) in rows}
+                    groups = {piece.target_group for piece in pieces.values()} - {None}
+                    rows = await (await conn.execute(_sql["share_groups"], {"groups": list(groups)})).fetchall()
+                    existing_groups = {None, *(group_id for (group_id,) in rows)}
                     for letter in letters:
                         # The group came from a cache and may have been deleted since.
                         if letter.id in pieces and pieces[letter.id].target_group not in existing_groups:
@@ -104,13 +133,16 @@ class Redriver:
                             self.groups.forget(queue, letter.group)
                             problems[letter.id] = _describe_missing_group(letter)
                     rows = await (await conn.execute(_sql["claim"], {"ids": list(pieces)})).fetchall()
-                    claimed = [id for (id,) in rows]
+                    # One that has failed again since it was read may have other data now.
+                    redrives = {letter.id: letter.redrives for letter in letters}
+                    claimed = [id for id, count in rows if count == redrives[id]]
                     request = AppendRequest([[pieces[id] for id in claimed]])
                     await self.appender.append_on(conn, [request], partition_ids)
                     await conn.execute(_sql["mark_redriven"], {"ids": claimed, "skew": self.clock.skew})
-                    for id in edited.keys() & set(claimed):
-                        change = {"id": id, "data": edited[id].decode(), "skew": self.clock.skew}
-                        await conn.execute(_sql["edit"], change)
+                    edited = {id: data.decode() for id in claimed if (data := encoded[id].edited) is not None}
+                    if edited:
+                        params = {"ids": list(edited), "data": list(edited.values()), "skew": self.clock.skew}
+                        await conn.execute(_sql["edit"], params)
             except psycopg.ProgrammingError as error:
                 if not is_layout_change(error):
                     raise
@@ -118,38 +150,56 @@ class Redriver:
             self.appender.announce([request])
             for letter in letters:
                 if letter.id in pieces and letter.id not in claimed:
-                    problems[letter.id] = (
-                        f"it was redriven {letter.redrives} times and the cap of the queue is {queue.max_redrives}, "
-                        "or another redrive has claimed it; raise max_redrives, or purge it"
-                    )
+                    problems[letter.id] = _describe_unclaimed(queue, letter)
             return problems
 
     async def _encode(
-        self, queue: Queue, letters: Sequence[DeadLetter], edited: Mapping[int, bytes]
-    ) -> tuple[dict[int, Piece], dict[int, str]]:
-        """Return the piece of each dead letter by id, and the problems of those that cannot be redriven."""
-        pieces: dict[int, Piece] = {}
+        self, queue: Queue, letters: Sequence[DeadLetter], edit: EditFunction | None
+    ) -> tuple[dict[int, _EncodedLetter], dict[int, str]]:
+        """Return the dead letters as events, by id, and the problems of those that cannot be redriven."""
+        encoded: dict[int, _EncodedLetter] = {}
         problems: dict[int, str] = {}
         for letter in letters:
             group = await self.groups.get(queue, letter.group)
-            if group is None:
+            is_rejected_input = letter.stage == INGEST_STAGE and not letter.group
+            if group is None and (edit is None or not is_rejected_input):
                 problems[letter.id] = _describe_missing_group(letter)
                 continue
             try:
-                restored = letter
-                if letter.id in edited:
-                    restored = structs.replace(letter, text=Raw(edited[letter.id]))
-                elif letter.stage == DAMAGED_STAGE:
-                    restored = await self._restore(queue, letter)
-                pieces[letter.id] = _encode_letter(queue, restored, group.id)
-            except (CorruptChunk, NotFound) as error:
+                restored = await self._restore(queue, letter, must_exist=edit is None)
+                data = restored.raw if edit is None else self._edited_data(queue, restored, edit)
+                if group is None:
+                    (piece,) = self._encode_batch(queue, Batch(queue.name, data))
+                else:
+                    piece = _encode_letter(queue, structs.replace(restored, text=Raw(data)), group.id)
+                encoded[letter.id] = _EncodedLetter(piece, None if data == restored.raw else data)
+            except InvalidEvent as error:
+                problems[letter.id] = f"{error.field}: {error.reason}"
+            except (CorruptChunk, NotFound, InvalidRequest) as error:
                 problems[letter.id] = str(error)
-        return pieces, problems
+        return encoded, problems
 
-    async def _restore(self, queue: Queue, letter: DeadLetter) -> DeadLetter:
-        """Return the dead letter of a damaged chunk with the event's content, if the chunk has been repaired."""
-        async with self.pool.connection() as conn:
-            events = await read_events(conn, queue, letter.partition_id, letter.offset, 1)
+    def _edited_data(self, queue: Queue, letter: DeadLetter, edit: EditFunction) -> bytes:
+        """Return the data that an edit makes, on one line, or raise InvalidRequest."""
+        (piece,) = self._encode_batch(queue, Batch(queue.name, JsonEvents([edit(letter)], [letter.key])))
+        return piece.columns.data
+
+    def _encode_batch(self, queue: Queue, batch: Batch) -> list[Piece]:
+        return encode_batch(self.catalog.partitioner(queue), queue.max_event_bytes or self.max_event_bytes, batch)
+
+    async def _restore(self, queue: Queue, letter: DeadLetter, *, must_exist: bool) -> DeadLetter:
+        """Return the dead letter, and that of a damaged chunk with the event's content if the chunk was repaired."""
+        if letter.stage != DAMAGED_STAGE:
+            return letter
+        try:
+            async with self.pool.connection() as conn:
+                events = await read_events(conn, queue, letter.partition_id, letter.offset, 1)
+        except CorruptChunk:
+            if must_exist:
+                raise
+            return letter
+        if not events and not must_exist:
+            return letter
         if not events:
             raise NotFound(
                 f"the event at offset {letter.offset} of partition {letter.partition_id} no longer exists: purge its "
@@ -168,8 +218,15 @@ class Redriver:
 
 def _describe_missing_group(letter: DeadLetter) -> str:
     if letter.stage == INGEST_STAGE and not letter.group:
-        return "it was never an event: correct it, push it again and purge this dead letter"
+        return "it was never an event: redrive it with corrected data, or purge it"
     return f"group {letter.group!r} no longer exists, so nobody would read the event"
+
+
+def _describe_unclaimed(queue: Queue, letter: DeadLetter) -> str:
+    return (
+        f"it was redriven {letter.redrives} times and the cap of the queue is {queue.max_redrives}, "
+        "or another redrive has claimed it; raise max_redrives, or purge it"
+    )
 
 
 def _encode_letter(queue: Queue, letter: DeadLetter, group_id: int) -> Piece:

@@ -8,7 +8,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from penstock.core.errors import InvalidRequest, NotFound
-from penstock.log.dead_letters.models import DeadLetter, DeadLetterFilter, Redrive
+from penstock.log.dead_letters.models import DeadLetter, DeadLetterFilter, EditFunction, Redrive
 from penstock.log.read.ack_request import NonNegativeInt
 from penstock.log.read.pop import MIN_POP_BYTES
 from penstock.protocol import messages
@@ -17,6 +17,7 @@ from penstock.server.http.errors import Problem
 from penstock.server.http.responses import MAX_RESPONSE_BYTES
 from penstock.server.routing.call import ApiCall
 from penstock.server.routing.endpoint import EndpointGroup
+from penstock.stream.sql.json_mapping import compile_mapping
 
 routes = EndpointGroup("Dead letters", problems=("not-found", "invalid-name"))
 _MAX_ID_DIGITS = 18
@@ -32,25 +33,31 @@ class DeadLetterQuery(Struct, frozen=True):
     error: str | None = None
     since: datetime | None = None
     until: datetime | None = None
+    partition: str | None = None
+    kind: str | None = None
+    stage: str | None = None
+    after: int | None = None
 
     def to_filter(self) -> DeadLetterFilter:
-        return DeadLetterFilter(
-            _parse_ids(self.ids), self.queue, self.group, self.key, self.error, self.since, self.until
-        )
+        conditions = {name: getattr(self, name) for name in DeadLetterQuery.__struct_fields__ if name != "ids"}
+        return DeadLetterFilter(_parse_ids(self.ids), **conditions)
 
 
 class ListDeadLettersQuery(DeadLetterQuery, frozen=True):
+    oldest_first: bool = False
     limit: Annotated[int, Meta(ge=1, le=messages.MAX_EVENTS)] = 100
     offset: NonNegativeInt = 0
 
 
 @routes.get("/v1/dead-letters", "List dead letters", Role.READ, Role.CONSUME, checks_queues=True)
 async def list_dead_letters(call: ApiCall, query: ListDeadLettersQuery) -> messages.DeadLetterList:
-    """Return the dead letters that match, the newest failure first."""
+    """Return the dead letters that match: the newest failure first, or the smallest id first."""
     which = query.to_filter()
     await _require_access(call, which)
     max_bytes = await call.reserve_response(MAX_RESPONSE_BYTES)
-    letters, has_more = await call.log.dead_letter_page(which, query.limit, query.offset, max_bytes)
+    letters, has_more = await call.log.dead_letter_page(
+        which, query.limit, query.offset, max_bytes, oldest_first=query.oldest_first
+    )
     return messages.DeadLetterList(letters, has_more)
 
 
@@ -78,11 +85,22 @@ async def get_dead_letter(call: ApiCall) -> DeadLetter:
 
 @routes.post("/v1/dead-letters/redrive", "Redrive dead letters", Role.ADMIN, checks_queues=True, body_required=False)
 async def redrive_dead_letters(call: ApiCall, body: messages.RedriveRequest) -> Redrive:
-    """Send dead letters back to the group that failed on them."""
+    """Send dead letters back to the group that failed on them, as they are or with other data."""
     which = body.filter()
     await _require_access(call, which)
     is_unlimited = body.all or which.ids is not None
-    return await call.log.redrive(which, limit=None if is_unlimited else body.limit)
+    return await call.log.redrive(which, limit=None if is_unlimited else body.limit, edit=_edit_function(body))
+
+
+@routes.post("/v1/dead-letters/redrive/preview", "Preview a redrive with a mapping", Role.ADMIN, checks_queues=True)
+async def preview_redrive(call: ApiCall, body: messages.PreviewRequest) -> messages.RedrivePreview:
+    """Return what a redrive with a mapping would send, for the oldest dead letters that match. Nothing is changed."""
+    which = body.filter()
+    await _require_access(call, which)
+    edit = _map_with(body.mapping)
+    max_bytes = await call.reserve_response(MAX_RESPONSE_BYTES)
+    edits = await call.log.preview_redrive(which, edit, limit=body.limit, max_bytes=max_bytes // 2)
+    return messages.RedrivePreview(edits, await call.log.count_dead_letters(which))
 
 
 @routes.post("/v1/dead-letters/purge", "Delete dead letters", Role.ADMIN, checks_queues=True)
@@ -104,6 +122,18 @@ async def _require_access(call: ApiCall, which: DeadLetterFilter) -> None:
         if which.ids is None:
             raise Problem("forbidden", "the key is limited to some queues: name the queue of the dead letters")
         call.require_access_silently(await call.log.dead_letter_queues(which))
+
+
+def _edit_function(body: messages.RedriveRequest) -> EditFunction | None:
+    if body.edits is not None:
+        edits = body.edits
+        return lambda letter: bytes(edits[letter.id])
+    return None if body.mapping is None else _map_with(body.mapping)
+
+
+def _map_with(text: str) -> EditFunction:
+    mapping = compile_mapping(text)
+    return lambda letter: mapping.apply(letter.raw)
 
 
 def _parse_ids(text: str | None) -> list[int] | None:

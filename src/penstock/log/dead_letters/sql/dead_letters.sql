@@ -85,7 +85,9 @@ left(regexp_replace(regexp_replace(split_part(d.error, chr(10), 1), '\m[0-9]+([.
   AND (%(until)s::timestamptz IS NULL OR d.failed_at < %(until)s)
   AND (%(partition)s::text IS NULL OR EXISTS (
       SELECT FROM penstock.partitions t WHERE t.id = d.partition_id AND t.name = %(partition)s))
-  AND (%(kind)s::text IS NULL OR ({kind} = %(kind)s AND d.stage = %(stage)s))
+  AND (%(kind)s::text IS NULL OR {kind} = %(kind)s)
+  AND (%(stage)s::text IS NULL OR d.stage = %(stage)s)
+  AND (%(after)s::bigint IS NULL OR d.id > %(after)s)
   AND d.redriven_at IS NULL
 
 -- name: kinds
@@ -106,7 +108,7 @@ LIMIT %(limit)s
 
 -- name: claim
 -- Locks the dead letters that a redrive may send: not redriven yet, and below the limit of the queue.
-SELECT d.id FROM penstock.dead_letters d JOIN penstock.queues q ON q.id = d.queue_id
+SELECT d.id, d.redrives FROM penstock.dead_letters d JOIN penstock.queues q ON q.id = d.queue_id
 WHERE d.id = ANY(%(ids)s) AND d.redriven_at IS NULL AND d.redrives < q.max_redrives
 ORDER BY d.id
 FOR NO KEY UPDATE OF d SKIP LOCKED
@@ -120,12 +122,13 @@ UPDATE penstock.dead_letters SET redriven_at = clock_timestamp() + %(skew)s, red
 WHERE id = ANY(%(ids)s)
 
 -- name: edit
--- Replaces the data of a dead letter and keeps the old data in the history.
+-- Replaces the data of dead letters and keeps the old data in their history.
 UPDATE penstock.dead_letters d SET
-    data = %(data)s,
+    data = e.data,
     history = d.history || jsonb_build_array(jsonb_build_object(
         'edited_at', clock_timestamp() + %(skew)s::interval, 'data', d.data))
-WHERE d.id = %(id)s
+FROM unnest(%(ids)s::bigint[], %(data)s::text[]) AS e (id, data)
+WHERE d.id = e.id
 
 -- name: purge
 DELETE FROM penstock.dead_letters d

@@ -1,0 +1,40 @@
+"""Mappings of dead letters: a select list in SQL, or a function in Python, that makes the new data of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from penstock.core import json
+from penstock.core.errors import InvalidRequest, short_repr
+from penstock.log.dead_letters.models import DeadLetter, EditFunction
+
+#: A select list such as ``*, cast(price AS decimal) AS price``, or a function that takes and returns the data.
+DeadLetterMapping: TypeAlias = str | Callable[[Any], Any]
+
+
+def edit_function(mapping: DeadLetterMapping) -> EditFunction:
+    """Return the function that edits a dead letter with a mapping. Raises InvalidRequest if it is no mapping."""
+    if isinstance(mapping, str):
+        from penstock.stream.sql.json_mapping import compile_mapping
+
+        compiled = compile_mapping(mapping)
+        return lambda letter: compiled.apply(letter.raw)
+    if not callable(mapping):
+        raise InvalidRequest(
+            f"a mapping is a select list in SQL or a function that returns the new data, not {short_repr(mapping)}"
+        )
+    return lambda letter: _call(mapping, letter)
+
+
+def _call(function: Callable[[Any], Any], letter: DeadLetter) -> bytes:
+    try:
+        data = function(letter.data)
+    except Exception as error:
+        raise InvalidRequest(f"the mapping raised {type(error).__name__}: {error}") from error
+    if data is None:
+        raise InvalidRequest("the mapping returned None, so the dead letter stays as it is")
+    try:
+        return json.encode(data)
+    except json.JSONProblem as problem:
+        raise InvalidRequest(f"the data that the mapping returned {problem}") from None
