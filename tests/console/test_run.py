@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import httpx
 import psutil
@@ -27,9 +28,10 @@ def start(database_url: str, *arguments: str) -> subprocess.Popen[str]:
 
 
 @contextmanager
-def served(database_url: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def served(database_url: str, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Run a server with a console, and yield the process and the URL of the console."""
-    process = start(database_url, "serve", "--port", "0", "--console", "--console-port", "0", "--request-log", "none")
+    ports = ("--port", "0", "--console", "--console-port", "0")
+    process = start(database_url, "serve", *ports, "--request-log", "none", *options)
     assert process.stdout is not None
     try:
         lines = dict(process.stdout.readline().strip().split(" on ") for _ in range(2))
@@ -61,6 +63,15 @@ def test_missing_extra_names_the_package_to_install(monkeypatch: pytest.MonkeyPa
     result = CliRunner().invoke(app, ["console"])
     assert result.exit_code == 2
     assert "pip install 'penstock[console]'" in result.stderr
+
+
+def test_console_of_a_server_with_tokens_needs_no_api_key_to_start(database_url: str, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("a secret that is long enough to sign tokens with")
+    options = ("--require-access", "--jwt-secret-file", str(tmp_path / "secret"))
+    with served(database_url, *options) as (_, url):
+        response = httpx.get(url, follow_redirects=True)
+        assert response.status_code == 200
+        assert "penstock key create" in response.text
 
 
 @pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGKILL], ids=["stopped", "killed"])

@@ -204,6 +204,34 @@ async def test_large_results_are_truncated(queries: AdhocQueries) -> None:
     assert (heavy.truncation, len(heavy.rows) < 20) == ("size", True)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT repeat('x', 1000000000), repeat('y', 1000000000), repeat('z', 1000000000)",
+        "SELECT lpad('x', 200000000)",
+        "SELECT format('%1000000000s', 'x')",
+        "SELECT array_fill(1, ARRAY[100000000])",
+        "SELECT string_agg(repeat('x', 1000000), '') FROM generate_series(1, 900)",
+        "SELECT array_agg(n) FROM generate_series(1, 30000000) n",
+        "WITH RECURSIVE t (x) AS (SELECT 'x' UNION ALL SELECT x || x FROM t WHERE length(x) < 1e9) TABLE t",
+        "SELECT count(*) FROM (SELECT set_config('work_mem', '8GB', false)) s, "
+        "LATERAL (SELECT n FROM generate_series(1, 100000000) n ORDER BY random()) o",
+    ],
+    ids=["repeat", "lpad", "format", "array_fill", "string_agg", "array_agg", "concatenation", "sort"],
+)
+async def test_a_query_cannot_use_more_memory_than_the_limit(queries: AdhocQueries, text: str) -> None:
+    limits = AdhocLimits(seconds=30, memory_bytes=64 << 20)
+
+    with pytest.raises(StatementRefused, match="needs more than 64 MiB of memory"):
+        await AdhocQueries(queries.login, limits).run(text)
+
+
+async def test_the_memory_limit_leaves_room_for_usual_queries(queries: AdhocQueries) -> None:
+    text = "SELECT n % 10, count(*), max(length(repeat('x', 1000))) FROM generate_series(1, 200000) n GROUP BY 1"
+
+    assert len((await queries.run(text)).rows) == 10
+
+
 async def test_columns_may_share_a_name_or_have_none(queries: AdhocQueries) -> None:
     result = await queries.run("SELECT 1 AS a, 'x' AS a, ARRAY[1, 2], NULL::int -- that is all")
 

@@ -1,14 +1,17 @@
-"""Runs queries that people type, with limits on time, rows and size.
+"""Runs queries that people type, with limits on time, memory, rows and size.
 
 The rights of the login limit what a query reads. This module limits what it consumes. A query runs on its own
 connection, which is closed afterwards, as a cursor in a read-only transaction, which is always rolled back. So the text
 can only be one query, and no setting, lock or notification of its functions survives. A query can disable
-``statement_timeout``, so the time limit is enforced here, by terminating the backend.
+``statement_timeout``, so the time limit is enforced here, by terminating the backend. A query can also raise
+``work_mem`` or build a value of a gigabyte, so the operating system limits the memory of the backend, where it can
+(:mod:`penstock.db.backend_memory`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import time
 from collections.abc import Sequence
@@ -21,8 +24,11 @@ from psycopg import AsyncConnection
 
 from penstock.core.errors import DatabaseError, PenstockError
 from penstock.core.names import find_text_problem
+from penstock.db.backend_memory import limit_backend_memory
 from penstock.db.readonly_login import ReadOnlyLogin
 from penstock.db.statements import Statements
+
+_logger = logging.getLogger("penstock.db")
 
 _sql = Statements("penstock.db", "adhoc_query.sql")
 
@@ -41,9 +47,10 @@ _KINDS: dict[str, ValueKind] = {
 
 @dataclass(frozen=True, slots=True)
 class AdhocLimits:
-    """Limits on the time of a query and on the size of its result."""
+    """Limits on the time and memory of a query and on the size of its result."""
 
     seconds: float = 10.0
+    memory_bytes: int = 256 << 20
     rows: int = 1_000
     columns: int = 100
     value_chars: int = 2_000
@@ -95,6 +102,7 @@ class AdhocQueries:
         self.login = login
         self.limits = limits or AdhocLimits()
         self._slots = asyncio.Semaphore(_MAX_CONCURRENT)
+        self._has_warned = False
 
     async def run(self, text: str) -> AdhocResult:
         """Run a query and return its result. Raises StatementRefused."""
@@ -106,6 +114,7 @@ class AdhocQueries:
             pid = conn.info.backend_pid
             has_ended = False
             try:
+                await self._limit_memory(conn)
                 async with asyncio.timeout(self.limits.seconds):
                     result = await self._fetch(conn, text)
                 has_ended = True
@@ -115,6 +124,11 @@ class AdhocQueries:
                     f"the query took longer than {self.limits.seconds:g} seconds and was cancelled",
                     hint="Select less: a shorter time (WHERE window_end > now() - interval '1 hour'), or fewer keys.",
                 ) from None
+            except psycopg.errors.OutOfMemory as error:
+                raise StatementRefused(
+                    f"the query needs more than {self.limits.memory_bytes >> 20} MiB of memory and was cancelled",
+                    hint="Select less, or aggregate in smaller groups.",
+                ) from error
             except psycopg.Error as error:
                 raise _make_refusal(error, text) from error
             finally:
@@ -161,6 +175,14 @@ class AdhocQueries:
             if len(fetched) < _FETCH_ROWS:
                 truncation: Literal["columns"] | None = "columns" if len(described) > limits.columns else None
                 return AdhocResult(columns, rows, time.monotonic() - started, truncation)
+
+    async def _limit_memory(self, conn: AsyncConnection[Any]) -> None:
+        if not await limit_backend_memory(conn, self.limits.memory_bytes) and not self._has_warned:
+            self._has_warned = True
+            _logger.warning(
+                "the memory of ad hoc queries is not limited, because PostgreSQL runs on another machine or as another "
+                "account: limit it there, or set PENSTOCK_READER_URL to a replica"
+            )
 
     async def _terminate(self, pid: int) -> None:
         """Terminate the backend, because a query can ignore a cancellation."""

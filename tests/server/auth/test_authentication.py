@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import uuid
 from datetime import timedelta
 from operator import methodcaller
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -218,11 +220,36 @@ def test_failed_attempts_are_throttled_by_address(access_server: AccessServer) -
         assert httpx.get(path).status_code == 401, "a request without a credential is not an attempt"
 
 
+def test_valid_credentials_are_accepted_from_a_throttled_address(access_server: AccessServer, tmp_path: Path) -> None:
+    url = access_server.database_url
+    key = create_key(url, Role.READ)
+    token = sign_token(JWT_SECRET, "HS256", role="read-only")
+    (tmp_path / "secret").write_text(JWT_SECRET)
+    options = ["--require-access", "--jwt-secret-file", str(tmp_path / "secret")]
+    with run_server(url, options, {"PENSTOCK_FAILED_ATTEMPTS": "1"}) as running:
+        path = f"{running.url}/v1/queues"
+        for wrong in ("penstock_guess_guess", "penstock_other_other", f"{key[:-1]}!", f"{token}x"):
+            httpx.get(path, headers=bearer(wrong))
+        assert httpx.get(path, headers=bearer(f"{token}x")).status_code == 429
+        assert httpx.get(path, headers=bearer(token)).status_code == 200
+        assert httpx.get(path, headers=bearer(key)).status_code == 200, "a key that this process has not seen before"
+
+
 def test_token_roles_grant_access(access_server: AccessServer) -> None:
     reader = bearer(sign_token(JWT_SECRET, "HS256", role="read-only"))
     assert access_server.get("/v1/queues", **reader).status_code == 200
     assert access_server.get("/v1/queues", **bearer(sign_token(JWT_SECRET, "HS256"))).status_code == 403
     assert httpx.put(f"{access_server.url}/v1/queues/t", headers=reader).status_code == 403
+
+
+@pytest.mark.parametrize("path", ["/v1/dead-letters/redrive", f"/api/v1/dlq/{uuid.uuid4()}/replay"])
+def test_redrive_of_dead_letters_needs_the_role_admin(access_server: AccessServer, path: str) -> None:
+    def redrive(*roles: Role) -> int:
+        headers = bearer(access_server.create_key(*roles))
+        return httpx.post(access_server.url + path, json={"ids": [1]}, headers=headers, timeout=30).status_code
+
+    assert redrive(Role.PRODUCE, Role.CONSUME, Role.READ) == 403
+    assert redrive(Role.ADMIN) in (200, 404)
 
 
 @pytest.mark.parametrize("role", [Role.PRODUCE, Role.CONSUME])

@@ -72,10 +72,14 @@ def run_console_process(settings: ServerSettings, port: int | None) -> Iterator[
 
 
 def _environment(settings: ServerSettings) -> dict[str, str]:
+    from penstock.server.settings import variable
+
     environment = child_environment(settings.core)
-    for name, path in (("PENSTOCK_TLS_CERT", settings.tls_cert), ("PENSTOCK_TLS_KEY", settings.tls_key)):
-        if path is not None:
-            environment[name] = str(path)
+    # With keys of tokens, a server needs no API key to start, and neither does its console.
+    for name in ("tls_cert", "tls_key", "jwt_jwks", "jwt_secret_file", "jwt_audience", "jwt_issuer"):
+        value = getattr(settings, name)
+        if value is not None:
+            environment[variable(name)] = str(value)
     # A restarted console has the same secret, so that sessions stay signed in.
     environment.setdefault("PENSTOCK_CONSOLE_SECRET", secrets.token_hex(32))
     return environment

@@ -106,7 +106,10 @@ class EventStatus(NamedTuple):
 
 
 class PartitionAck(msgspec.Struct, frozen=True):
-    """Acks for events of one partition, under one lease or (``lease_id`` None) without one."""
+    """Acks for events of one partition, under one lease or (``lease_id`` None) without one.
+
+    An ack of an operator needs no lease.
+    """
 
     queue: str
     group: str
@@ -114,6 +117,7 @@ class PartitionAck(msgspec.Struct, frozen=True):
     partition_id: int
     lease_id: UUID | None
     acks: tuple[EventAck, ...]
+    by_operator: bool = False
 
     @property
     def key(self) -> PositionKey:
@@ -254,6 +258,7 @@ class Acks:
                 positions[key],
                 ack.acks,
                 lease_id=ack.lease_id,
+                by_operator=ack.by_operator,
                 now=locked[key].now,
                 retry_limit=queue.retry_limit,
                 retry_delay=timedelta(milliseconds=queue.retry_delay_ms),

@@ -124,18 +124,25 @@ def apply_acks(
     now: datetime,
     retry_limit: int,
     retry_delay: timedelta,
+    by_operator: bool = False,
 ) -> AppliedAcks:
     """Apply acks under a lease, or without one (``lease_id`` None) from clients that do not send it.
 
     An ack without a lease counts if the event was delivered under the current lease only: then it is from the holder.
     After that lease has expired it counts as well, because nobody holds the event.
+    An ack of an operator needs no lease.
 
     The outcomes are in the order of the acks. Of several acks of an event the first one counts.
     """
     first_acks: dict[int, EventAck] = {}
     for ack in acks:
         first_acks.setdefault(ack.offset, ack)
-    applied = _apply_distinct(position, list(first_acks.values()), lease_id, now, retry_limit, retry_delay)
+    distinct = list(first_acks.values())
+    problem = None if by_operator else _find_lease_problem(position, distinct, lease_id, now)
+    if problem is None:
+        applied = _apply_distinct(position, distinct, now, retry_limit, retry_delay)
+    else:
+        applied = AppliedAcks(position, tuple(_refuse(position, ack, problem) for ack in distinct))
     by_offset = {outcome.offset: outcome for outcome in applied.outcomes}
     outcomes = tuple(
         by_offset[ack.offset]
@@ -149,14 +156,10 @@ def apply_acks(
 def _apply_distinct(
     position: Position,
     acks: Sequence[EventAck],
-    lease_id: UUID | None,
     now: datetime,
     retry_limit: int,
     retry_delay: timedelta,
 ) -> AppliedAcks:
-    problem = _find_lease_problem(position, acks, lease_id, now)
-    if problem:
-        return AppliedAcks(position, tuple(_refuse(position, ack, problem) for ack in acks))
     next_offset = position.next_offset
     failures = dict(position.failures)
     skipped = set(position.skipped)

@@ -38,6 +38,8 @@ class Authenticator:
         self._keys = ApiKeyStore(database)
         self._tokens = TokenVerifier(settings)
         self._throttle = FailureThrottle(settings.failed_attempts)
+        #: Unknown keys from throttled addresses are looked up one at a time, so that they do not occupy the database.
+        self._throttled_lookups = asyncio.Semaphore(1)
         self.audit = AuditLog(database)
         #: By key id: when the entry expires, and the key; None if the database has no such key.
         self._cache: OrderedDict[str, tuple[float, StoredKey | None]] = OrderedDict()
@@ -72,14 +74,18 @@ class Authenticator:
             raise _unauthenticated("Authentication required: send an API key or a token as `Authorization: Bearer ...`")
         key = parse_key(credential)
         if key is not None and (cached := self._cached_identity(key)) is not None:
-            # A valid key is not throttled because of failures by others at the same address.
             return cached
-        if wait := self._throttle.wait_seconds(address):
-            detail = "too many failed attempts from this address"
-            raise Problem("rate-limited", detail, {"retry_after": round(wait, 1)}, retry_after(wait))
+        # A valid credential is accepted from a throttled address, too: it may be that of a proxy with many clients.
+        wait = self._throttle.wait_seconds(address)
         try:
+            if wait and key is not None and not self._was_valid(key):
+                async with self._throttled_lookups:
+                    return await self._verify(credential, key)
             return await self._verify(credential, key)
         except InvalidCredential as error:
+            if wait:
+                detail = "too many failed attempts from this address"
+                raise Problem("rate-limited", detail, {"retry_after": round(wait, 1)}, retry_after(wait)) from None
             self._throttle.record_failure(address)
             # The id of an existing key is not secret. A claimed id that does not exist is not recorded.
             who = key.id if key is not None and self._cache.get(key.id, (0, None))[1] is not None else ""
@@ -116,6 +122,11 @@ class Authenticator:
         if stored is None or time.monotonic() >= expires or not stored.matches(key):
             return None
         return stored.identity
+
+    def _was_valid(self, key: PlaintextKey) -> bool:
+        """Return whether the key was valid when it was last loaded, perhaps long ago."""
+        _, stored = self._cache.get(key.id, (0.0, None))
+        return stored is not None and stored.matches(key)
 
     async def _load_shared(self, key_id: str) -> StoredKey | None:
         """Load a key once for all concurrent requests."""

@@ -15,9 +15,9 @@ Address = IPv4Address | IPv6Address
 _NAT64 = IPv6Network("64:ff9b::/96")
 # The allocated global unicast addresses.
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
-# Networks that ``ipaddress`` counts as public in some versions of Python: Teredo, documentation, 6to4 relays, and the
-# metadata service of Azure.
-_NOT_PUBLIC = tuple(map(ip_network, ("2001::/32", "3fff::/20", "192.88.99.0/24", "168.63.129.16/32")))
+# Networks that ``ipaddress`` counts as public in some versions of Python: Teredo, documentation, 6to4 relays, protocol
+# assignments (with the metadata service of Oracle's cloud, 192.0.0.192), and the metadata service of Azure.
+_NOT_PUBLIC = tuple(map(ip_network, ("2001::/32", "3fff::/20", "192.88.99.0/24", "192.0.0.0/24", "168.63.129.16/32")))
 
 
 def is_public(address: Address) -> bool:

@@ -112,7 +112,7 @@ async def purge_dead_letters(call: ApiCall, query: DeadLetterParameters) -> Dele
 @routes.post(
     "/api/v1/dlq/{id}/replay",
     "Replay a dead letter",
-    Role.CONSUME,
+    Role.ADMIN,
     checks_queues=True,
     problems=("not-found", "conflict"),
 )

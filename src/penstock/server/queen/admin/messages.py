@@ -295,7 +295,8 @@ class DeadLetterGroupParameters(msgspec.Struct, rename="camel"):
 async def dead_letter_message(call: ApiCall, query: DeadLetterGroupParameters) -> MovedMessage:
     """Make a message a dead letter of a group. The group does not receive it again."""
     partition, event = await _message_in_path(call)
-    ack = AckById(query.consumer_group, partition.partition_id, event.id, "dead_letter", "moved by an operator")
+    reason = "moved by an operator"
+    ack = AckById(query.consumer_group, partition.partition_id, event.id, "dead_letter", reason, by_operator=True)
     (result,) = await call.services.component(AcksById).ack([ack])
     if result.problem:
         raise Problem("conflict", result.problem)

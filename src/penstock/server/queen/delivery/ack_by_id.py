@@ -46,6 +46,7 @@ class AckById(msgspec.Struct, frozen=True):
     error: str = ""
     #: The lease under which it was delivered; None if the client names none.
     lease_id: UUID | None = None
+    by_operator: bool = False
 
 
 class AckByIdResult(msgspec.Struct, frozen=True):
@@ -152,10 +153,10 @@ class AcksById:
         """Return the acks by offset, and by its index the result of each ack that is refused."""
         resolved: list[_ResolvedAcks] = []
         refused: dict[int, AckByIdResult] = {}
-        grouped: dict[tuple[str, int, UUID | None], list[int]] = defaultdict(list)
+        grouped: dict[tuple[str, int, UUID | None, bool], list[int]] = defaultdict(list)
         for index, ack in enumerate(acks):
-            grouped[ack.group, ack.partition_id, ack.lease_id].append(index)
-        for (group, partition_id, lease_id), indices in grouped.items():
+            grouped[ack.group, ack.partition_id, ack.lease_id, ack.by_operator].append(index)
+        for (group, partition_id, lease_id, by_operator), indices in grouped.items():
             partition = await self.lookup.find_partition(partition_id)
             if partition is None:
                 refused.update((index, AckByIdResult(UNRESOLVED)) for index in indices)
@@ -171,7 +172,7 @@ class AcksById:
                     event_acks.append(EventAck(offset, acks[index].status, acks[index].error))
             if accepted:
                 ack_of_partition = PartitionAck(
-                    partition.queue, group, group_id, partition_id, lease_id, tuple(event_acks)
+                    partition.queue, group, group_id, partition_id, lease_id, tuple(event_acks), by_operator
                 )
                 resolved.append(_ResolvedAcks(partition, ack_of_partition, accepted))
         return resolved, refused
