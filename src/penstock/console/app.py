@@ -25,6 +25,7 @@ from penstock.console.settings import ConsoleSettings
 from penstock.console.widgets import elements
 from penstock.server.http.middleware import RequestMiddleware
 from penstock.server.metrics.counters import ServerMetrics
+from penstock.server.metrics.vitals import VitalsRecorder
 
 logger = logging.getLogger("penstock.console")
 
@@ -68,6 +69,8 @@ def create_console(settings: ConsoleSettings) -> RequestMiddleware:
             stack.push_async_callback(console.log.close)
             if console.authenticator is not None:
                 await stack.enter_async_context(console.authenticator.running())
+            recorder = VitalsRecorder(console.database, console.database_metrics)
+            await stack.enter_async_context(recorder.running())
             await stack.enter_async_context(app.router.lifespan_context(app))
             yield
 

@@ -36,6 +36,7 @@ from penstock.server.http.middleware import RequestMiddleware
 from penstock.server.http.tracing import TracingMiddleware, create_tracing
 from penstock.server.ingest import push as queue_push
 from penstock.server.metrics.counters import ServerMetrics
+from penstock.server.metrics.vitals import VitalsRecorder
 from penstock.server.queen import routes as queen
 from penstock.server.routing import openapi
 from penstock.server.routing.dispatch import EndpointDispatcher
@@ -97,6 +98,7 @@ def create_app(
             stack.push_async_callback(services.log.close)
             if services.authenticator is not None:
                 await stack.enter_async_context(services.authenticator.running())
+            await stack.enter_async_context(VitalsRecorder(database, services.database_metrics).running())
             stack.callback(services.stopping.set)
             if on_start is not None:
                 on_start(services)

@@ -9,12 +9,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from penstock import Stream, agg
-from penstock.console.data.overview_history import OverviewHistory, compute_point
+from penstock.console.data.overview_history import OverviewHistory
 from penstock.core.settings import Settings
 from penstock.db.pool import Database
 from penstock.log.log import Log
 from penstock.log.write.batch import Batch
 from penstock.server.metrics.database import DatabaseMetrics
+from penstock.server.metrics.vitals import VitalsRecorder, compute_vitals
 from tests.console.scripted_query import ScriptedQuery
 
 
@@ -45,10 +46,8 @@ async def test_first_refresh_reads_ledgers(log: Log) -> None:
     history = OverviewHistory(log.database, DatabaseMetrics(log.database, 0.0))
     await history.refresh()
     # The two cycles may belong to different steps of five seconds.
-    assert sum((ledger_point.read or 0.0) * 5 for ledger_point in history.ledger_points) == 75
-    assert all(
-        ledger_point.freshness is not None and ledger_point.freshness > 0 for ledger_point in history.ledger_points
-    )
+    assert sum((vitals.read or 0.0) * 5 for vitals in history.recorded) == 75
+    assert all(vitals.freshness is not None and vitals.freshness > 0 for vitals in history.recorded)
 
 
 async def test_concurrent_refreshes_take_one_snapshot(log: Log) -> None:
@@ -68,10 +67,19 @@ async def test_rates_count_pushes_of_producers_and_reads_of_groups(log: Log) -> 
     )
     while (now := (await history.refresh())[-1]).samples.at == before.samples.at or now.at == before.at:
         pass
-    point = compute_point(before, now, lambda _: True, True)
+    point = compute_vitals(before, now, lambda _: True, True)
     seconds = (now.at - before.at) / 1000
     assert point.pushed is not None
     assert point.read is not None
     assert (round(point.pushed * seconds), round(point.read * seconds)) == (45, 40)
     # A viewer without access to the queues sees no events.
-    assert compute_point(before, now, lambda _: False, False).pushed == 0
+    assert compute_vitals(before, now, lambda _: False, False).pushed == 0
+
+
+async def test_recorded_vitals_fill_the_time_before_the_first_snapshot(log: Log) -> None:
+    await log.configure("orders")
+    metrics = DatabaseMetrics(log.database, 0.0)
+    await VitalsRecorder(log.database, metrics).record()
+    history = OverviewHistory(log.database, metrics)
+    (snapshot,) = await history.refresh()
+    assert [vitals.at <= snapshot.at for vitals in history.recorded] == [True]

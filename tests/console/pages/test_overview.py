@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import psycopg
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -62,6 +63,26 @@ def test_problems_are_listed_by_severity_with_links(page: Page) -> None:
 
 def test_charts_are_drawn_and_page_is_accessible(page: Page) -> None:
     page.goto("/")
-    expect(page.get_by_role("img", name=re.compile("over the last five minutes"))).to_have_count(4)
+    expect(page.get_by_role("img", name=re.compile("over the last 5 minutes"))).to_have_count(4)
     expect(page.locator(".ps-chart svg").first).to_be_visible()
     check_all_variants(page)
+
+
+def test_gap_in_recorded_vitals_is_a_gap_in_the_chart(page: Page, console: ConsoleProcess) -> None:
+    with psycopg.connect(console.database_url) as conn:
+        # Half an hour of the last hour, with a gap of ten minutes.
+        conn.execute(
+            "INSERT INTO penstock.vitals (at, pushed, backlog, dead, firing)"
+            " SELECT now() - make_interval(secs => s), 5, s, 0, 0"
+            " FROM generate_series(1200, 3000, 10) s WHERE s NOT BETWEEN 1800 AND 2400"
+        )
+    page.goto("/")
+    page.get_by_role("link", name="Last hour").click()
+    expect(page.get_by_role("link", name="Last hour")).to_have_attribute("aria-current", "page")
+    chart = page.get_by_role("img", name="Lag over the last hour")
+    expect(chart.locator("svg")).to_be_visible()
+    # A line begins after each gap.
+    starts = chart.locator("svg path[fill=none][stroke-linecap=round]").evaluate_all(
+        "paths => paths.map((path) => path.getAttribute('d').split('M').length - 1)"
+    )
+    assert max(starts) >= 2

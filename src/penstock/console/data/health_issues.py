@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from penstock.console.data.overview_history import OverviewSnapshot
 from penstock.console.page import url_for
 from penstock.core import formatting
 from penstock.server.metrics import database as database_metrics
+from penstock.server.metrics.snapshot import OverviewSnapshot
 
 #: A queue is reported when its depth reaches this part of the maximum.
 _NEARLY_FULL = 0.8

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, TypeAlias
 
-from penstock.console.data.overview_history import LabelValues, OverviewHistory, OverviewSnapshot
+from penstock.console.data.overview_history import OverviewHistory
+from penstock.server.metrics.snapshot import LabelValues, OverviewSnapshot
 from penstock.server.metrics import database as database_metrics
 
 #: Rates are computed over this time.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.console.data.overview_history import OverviewSnapshot
+from penstock.server.metrics.snapshot import OverviewSnapshot
 from penstock.console.formatting import TimeFormatter
 from penstock.console.page import Page, View, url_for
 from penstock.console.pages.query_detail import STATE_TONES, QueryDetail

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from nicegui import ui
@@ -81,16 +82,25 @@ class ChartLine:
     name: str
     colour: int = 1
     filled: bool = False
-    #: Connects points across missing values.
-    joined: bool = False
 
 
 class TimeChart:
-    """Lines over time. ``whole`` is for values that are whole numbers."""
+    """Lines over time. A line ends where the next value is missing for longer than ``max_gap`` milliseconds.
+
+    ``whole`` is for values that are whole numbers.
+    """
 
     def __init__(
-        self, label: str, lines: Sequence[ChartLine], *, unit: str = "number", whole: bool = False, height: int = 190
+        self,
+        label: str,
+        lines: Sequence[ChartLine],
+        *,
+        unit: str = "number",
+        whole: bool = False,
+        height: int = 190,
+        max_gap: float = inf,
     ) -> None:
+        self._max_gap = max_gap
         axis_label = {**_CATEGORY_AXIS["axisLabel"], ":formatter": "penstock.clock"}
         axis = {**_CATEGORY_AXIS, "axisLabel": axis_label, "type": "time", "splitNumber": 4}
         self._chart = _create_chart(label, height, unit, xAxis=axis)
@@ -106,8 +116,34 @@ class TimeChart:
         options = self._chart.options
         options["xAxis"]["min"], options["xAxis"]["max"] = span
         for line, data in zip(options["series"], series, strict=True):
-            line["data"] = [[at, None if value is None else round(value, 4)] for at, value in data]
+            line["data"] = break_at_gaps(data, self._max_gap)
         self._chart.update()
+
+
+def break_at_gaps(points: Iterable[tuple[int, float | None]], max_gap: float) -> list[tuple[int, float | None]]:
+    """Drop points without a value, and add one where two points are further apart than ``max_gap``.
+
+    A point with a gap on both sides is doubled, since a line of one point is not drawn.
+
+    >>> break_at_gaps([(0, 1.0), (1, None), (2, 1.5), (9, 2.0)], 3)
+    [(0, 1.0), (2, 1.5), (8, None), (9, 2.0), (10, 2.0)]
+    """
+    runs: list[list[tuple[int, float]]] = []
+    for at, value in points:
+        if value is None:
+            continue
+        if not runs or at - runs[-1][-1][0] > max_gap:
+            runs.append([])
+        runs[-1].append((at, round(value, 4)))
+    line: list[tuple[int, float | None]] = []
+    for run in runs:
+        first, value = run[0]
+        if line:
+            line.append((first - 1, None))
+        line += run
+        if len(run) == 1:
+            line.append((first + 1, value))
+    return line
 
 
 def _line_series(line: ChartLine) -> dict[str, Any]:
@@ -116,9 +152,9 @@ def _line_series(line: ChartLine) -> dict[str, Any]:
         "type": "line",
         "name": line.name,
         "showSymbol": False,
-        "connectNulls": line.joined,
+        "connectNulls": False,
         "symbolSize": 5,
-        "lineStyle": {"width": 1.75, "color": colour},
+        "lineStyle": {"width": 1.75, "color": colour, "cap": "round"},
         "itemStyle": {"color": colour},
         "emphasis": {"disabled": True},
         "areaStyle": {"color": colour, "opacity": 0.1} if line.filled else None,

@@ -6,6 +6,10 @@ import csv
 import io
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import pairwise
+from math import inf
+from operator import itemgetter
+from statistics import median
 
 from nicegui import ui
 
@@ -20,6 +24,8 @@ from penstock.db.adhoc_query import AdhocColumn, AdhocResult
 _MAX_SERIES = 8
 _MAX_BARS = 60
 _CHART_HEIGHT = 260
+#: A line has a gap where values are further apart than this many of its usual steps.
+_MAX_GAP_STEPS = 3
 #: Characters shown of a value; the CSV file contains the whole value.
 _MAX_CELL_CHARACTERS = 300
 
@@ -55,7 +61,7 @@ def show_chart(result: AdhocResult) -> None:
 
 def _show_lines(result: AdhocResult, time: int, numbers: Sequence[int]) -> None:
     name_index = next((i for i, column in enumerate(result.columns) if column.kind == "text"), None)
-    lines: dict[str, list[tuple[int, float]]] = {}
+    lines: dict[str, list[tuple[int, float | None]]] = {}
     for row in result.rows:
         at = _epoch_milliseconds(row[time])
         if at is None:
@@ -66,15 +72,22 @@ def _show_lines(result: AdhocResult, time: int, numbers: Sequence[int]) -> None:
         else:
             for i in numbers[:_MAX_SERIES]:
                 lines.setdefault(result.columns[i].name, []).append((at, _parse_number(row[i])))
-    chosen = sorted(lines, key=lambda name: -sum(value for _, value in lines[name]))[:_MAX_SERIES]
+    chosen = sorted(lines, key=lambda name: -sum(value or 0.0 for _, value in lines[name]))[:_MAX_SERIES]
     if all(len(lines[name]) < 2 for name in chosen):
         return
     title = f"{result.columns[numbers[0]].name if name_index is not None else 'the numbers'} over time"
     with card("Chart", hint=title):
         series = [ChartLine(name, colour) for colour, name in enumerate(chosen, start=1)]
         times = [at for name in chosen for at, _ in lines[name]]
-        chart = TimeChart(f"Chart: {title}", series, height=_CHART_HEIGHT)
-        chart.set([sorted(lines[name]) for name in chosen], (min(times), max(times)))
+        steps = [
+            after - at
+            for name in chosen
+            for (at, _), (after, _) in pairwise(sorted(lines[name], key=itemgetter(0)))
+            if after > at
+        ]
+        max_gap = _MAX_GAP_STEPS * median(steps) if steps else inf
+        chart = TimeChart(f"Chart: {title}", series, height=_CHART_HEIGHT, max_gap=max_gap)
+        chart.set([sorted(lines[name], key=itemgetter(0)) for name in chosen], (min(times), max(times)))
 
 
 def _show_bars(result: AdhocResult, name: int, number: int) -> None:
@@ -82,7 +95,7 @@ def _show_bars(result: AdhocResult, name: int, number: int) -> None:
     title = f"{column} by {result.columns[name].name}"
     with card("Chart", hint=title):
         chart = StackedBarChart(f"Chart: {title}", unit="number", height=_CHART_HEIGHT)
-        bars = BarSeries(column, 1, [_parse_number(row[number]) for row in rows])
+        bars = BarSeries(column, 1, [_parse_number(row[number]) or 0.0 for row in rows])
         chart.set([row[name] or "–" for row in rows], [bars])
 
 
@@ -129,9 +142,9 @@ def _epoch_milliseconds(text: str | None) -> int | None:
     return None if time is None else int(time.timestamp() * 1000)
 
 
-def _parse_number(text: str | None) -> float:
+def _parse_number(text: str | None) -> float | None:
     try:
-        value = float(text or 0)
+        value = None if text is None else float(text)
     except ValueError:
-        return 0.0
-    return value if abs(value) < 1e300 else 0.0
+        return None
+    return value if value is not None and abs(value) < 1e300 else None
