@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from decimal import Decimal
 
 _UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+#: Numbers with more digits before the point are shown with an exponent.
+_MAX_WHOLE_DIGITS = 18
 
 
 def number(value: float | None) -> str:
@@ -19,6 +23,53 @@ def number(value: float | None) -> str:
         return f"{int(value):,}"
     digits = max(0, 3 - (math.floor(math.log10(abs(value))) + 1 if abs(value) >= 1 else 0))
     return f"{value:,.{digits}f}".rstrip("0").rstrip(".")
+
+
+def column_decimals(values: Iterable[Decimal | float | None]) -> int:
+    """Return the number of decimals at which the values of a column are aligned: none, or two to four.
+
+    >>> column_decimals([3, Decimal("1000")]), column_decimals([3, Decimal("999.5")]), column_decimals([1 / 3])
+    (0, 2, 4)
+    """
+    most = max((_decimals(to_decimal(value)) for value in values if value is not None), default=0)
+    return 0 if most == 0 else min(max(most, 2), 4)
+
+
+def decimal_number(value: Decimal | float | None, decimals: int) -> str:
+    """Format a number with this many decimals. Numbers that would look like 0 or are very long have an exponent.
+
+    >>> decimal_number(Decimal("1999.5"), 2), decimal_number(7, 0), decimal_number(Decimal("0.00001234"), 4)
+    ('1,999.50', '7', '1.23e-5')
+    """
+    if value is None:
+        return "–"
+    number = to_decimal(value)
+    if not number.is_finite():
+        return str(number)
+    if number.adjusted() >= _MAX_WHOLE_DIGITS or (number and abs(number) < Decimal(10) ** -decimals / 2):
+        return f"{number:.2e}"
+    return f"{number:,.{decimals}f}"
+
+
+def full_number(value: Decimal | float) -> str:
+    """Format all digits of a number.
+
+    >>> full_number(Decimal("1234567.123456789"))
+    '1,234,567.123456789'
+    """
+    number = to_decimal(value)
+    return f"{number:,f}" if number.is_finite() else str(number)
+
+
+def to_decimal(value: Decimal | float) -> Decimal:
+    return Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+
+
+def _decimals(number: Decimal) -> int:
+    if not number.is_finite():
+        return 0
+    exponent = number.as_tuple().exponent
+    return max(0, -exponent) if isinstance(exponent, int) and number != number.to_integral_value() else 0
 
 
 def compact(value: float | None) -> str:

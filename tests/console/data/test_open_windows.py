@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from penstock.console.data.open_windows import (
     OpenWindowsRequest,
+    WindowedQuery,
     list_windowed_queries,
     read_columns,
     read_open_windows,
@@ -51,3 +54,32 @@ async def test_board_shows_the_current_window_of_each_key(database_url: str) -> 
         shown = await read_open_windows(log.database, request)
         assert [(row.end.timestamp(), row.values["count"]) for row in shown.rows] == [(80.0, 1)]
         await driver.close()
+
+
+async def test_sums_are_exact(database_url: str) -> None:
+    counted = Definition.from_("orders").window_tumbling(seconds=60).aggregate({"count": "count(*)", "total": "sum(x)"})
+    amount = 2**53 + 1  # no double has this value
+    async with opened(database_url) as log:
+        driver = await CycleDriver.start(log, "sales", stream=counted)
+        await driver.cycle([(key, 0, 1, amount) for key in "abc"], upto=10)
+        await driver.close()
+        (query,) = await list_windowed_queries(log.database)
+        columns = await read_columns(log.database, query)
+        result = await read_open_windows(log.database, OpenWindowsRequest(query, columns, "total", True, "", 0, 10))
+        assert (result.sums["total"], result.largest["total"]) == (3 * amount, amount)
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_additive", "overlaps"),
+    [
+        (("window: tumbling 5 s", "aggregate n: count(*)"), True, False),
+        (("window: tumbling 5 s", "aggregate n: count_distinct(user)"), False, False),
+        (("window: tumbling 5 s", "aggregate n: approx_distinct(user)"), False, False),
+        (("window: sliding 60 s every 5 s", "aggregate n: sum(x)"), True, True),
+    ],
+)
+def test_totals_of_distinct_counts_and_overlapping_windows(
+    lines: tuple[str, ...], is_additive: bool, overlaps: bool
+) -> None:
+    query = WindowedQuery(1, "q", lines)
+    assert (query.is_additive("n"), query.has_overlapping_windows) == (is_additive, overlaps)

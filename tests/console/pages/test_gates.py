@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, Page, expect
 from penstock.engine.gates.admin import GateAdmin, GateInfo
 from penstock.log.log import Log
 from tests import gate_rows
-from tests.console.browser import DESKTOP, VARIANTS, Variant, check_dialog, check_pages
+from tests.console.browser import DESKTOP, VARIANTS, Variant, check_dialog, check_pages, tile_number
 from tests.console.conftest import run_with_log
 from tests.console.console_process import ConsoleProcess
 
@@ -37,8 +37,10 @@ def test_gate_limit_is_changed_and_key_is_paused_and_resumed(page: Page, console
     page.get_by_role("button", name="Change the limit").click()
     expect(page.get_by_role("cell", name="burst 350")).to_be_visible()
     page.get_by_role("button", name="Pause").click()
+    expect(page.get_by_role("button", name="Resume")).to_be_hidden()
     page.get_by_role("dialog").get_by_role("button", name="Pause").click()
     expect(page.get_by_role("cell", name="paused")).to_be_visible()
+    expect(page.get_by_role("button", name="Pause")).to_be_hidden()
     gate = _gate(console, "tenant-7")
     assert (gate.limit, gate.rate, gate.paused) == (350, 0.001, True)
 
@@ -47,6 +49,14 @@ def test_gate_limit_is_changed_and_key_is_paused_and_resumed(page: Page, console
     page.get_by_role("button", name="Hold", exact=True).click()
     expect(page.get_by_role("cell", name="on hold")).to_be_visible()
     assert _gate(console, "tenant-1").limit == 200
+
+
+def test_tiles_agree_with_rows(page: Page) -> None:
+    page.goto("/gates")
+    for tile, state in (("Waiting", "waiting"), ("Paused or on hold", "on hold")):
+        rows = page.get_by_role("cell", name=state, exact=True)
+        expect(tile_number(page, tile)).to_have_text(str(rows.count()))
+    expect(tile_number(page, "Keys")).to_have_text("2")
 
 
 @pytest.mark.parametrize("variant", [DESKTOP, VARIANTS[-1]], ids=lambda variant: variant.name)

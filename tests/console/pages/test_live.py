@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -11,7 +12,8 @@ from playwright.sync_api import Page, expect
 
 from penstock import Stream, agg
 from penstock.log.log import Log
-from tests.console.browser import check_all_variants
+from penstock.log.write.batch import Batch
+from tests.console.browser import check_all_variants, tile_number
 from tests.console.conftest import run_with_log
 from tests.console.console_process import ConsoleProcess
 from tests.console.scripted_query import ScriptedQuery
@@ -129,4 +131,31 @@ def test_row_shows_history_of_closed_windows(page: Page) -> None:
 def test_page_is_accessible_and_fits_the_window(page: Page) -> None:
     page.goto("/live")
     expect(page.locator(".ps-table tbody tr")).to_have_count(50)
+    check_all_variants(page)
+
+
+def test_values_are_exact_with_the_full_value_on_hover(page: Page) -> None:
+    page.goto("/live")
+    page.get_by_label("Search keys").fill("item/2998")
+    cell = page.get_by_role("cell", name="749.50", exact=True)
+    expect(cell).to_have_attribute("title", "749.5")
+    total = tile_number(page, "total, all keys")
+    expect(total).to_have_text(re.compile(r"^[\d,]+\.\d\d$"))
+
+
+def test_key_opens_its_chart_windows_and_events(page: Page, console: ConsoleProcess) -> None:
+    async def push(log: Log) -> None:
+        await log.push([Batch("views", [{"key": TOP, "data": {"ms": 7}}, {"key": "/other", "data": {"ms": 8}}])])
+
+    run_with_log(console.database_url, push)
+    page.goto("/live")
+    page.get_by_role("link", name=TOP, exact=True).click()
+    windows = page.get_by_role("table", name=f"Windows of {TOP}")
+    expect(windows.get_by_role("row")).to_have_count(5)
+    expect(windows.get_by_role("cell", name="open", exact=True)).to_have_count(1)
+    expect(windows.get_by_role("cell", name="749.75", exact=True)).to_be_visible()
+    expect(page.get_by_role("img", name=f"total of {TOP} over time").locator("svg")).to_be_visible()
+    events = page.get_by_role("region", name="Events")
+    expect(events.get_by_text('{"ms": 7}')).to_be_visible()
+    expect(events.get_by_text('{"ms": 8}')).to_have_count(0)
     check_all_variants(page)

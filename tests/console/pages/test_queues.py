@@ -35,7 +35,7 @@ def test_queue_list_search_opens_queue(page: Page, queue: str) -> None:
     page.get_by_role("button", name="Find").click()
     page.get_by_role("link", name=queue).click()
 
-    expect(tile_number(page, "Events")).to_have_text("10")
+    expect(tile_number(page, "Events stored")).to_have_text("10")
     expect(page.get_by_role("row", name="billing")).to_contain_text("waiting")
     page.get_by_role("link", name="Partitions", exact=True).click()
     expect(page.get_by_role("table", name="Partitions").get_by_role("row")).to_have_count(3)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 from psycopg import sql
@@ -18,8 +19,8 @@ _sql = Statements("penstock.console.data", "open_windows.sql")
 #: The columns that the view of every query has.
 _COMMON_COLUMNS = ("key", "window_start", "window_end", "updated_at")
 _NUMERIC_TYPES = ("bigint", "integer", "numeric", "double precision", "real", "smallint")
-#: Aggregates whose sum over all keys is meaningful. Distinct counts may count a value once per key.
-_ADDITIVE = ("count", "count_if", "sum", "count_distinct", "approx_distinct")
+#: Aggregates whose sum over all keys is meaningful. Distinct counts are not: several keys may have a value.
+_ADDITIVE = ("count", "count_if", "sum")
 #: Number of closed windows in the history of a key.
 _HISTORY_WINDOWS = 24
 
@@ -48,6 +49,12 @@ class WindowedQuery:
             if label == f"aggregate {column}":
                 return definition.partition("(")[0].strip() in _ADDITIVE
         return False
+
+    @property
+    def has_overlapping_windows(self) -> bool:
+        """Whether an event counts in several windows of a key."""
+        windows = [line for line in self.description if line.startswith("window: ")]
+        return len(windows) > 1 or any(line.startswith("window: sliding ") for line in windows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +96,9 @@ class OpenWindows:
     keys: int
     matching: int
     updated_at: datetime | None
-    #: Sum and maximum of each numeric column.
-    sums: Mapping[str, float | None]
-    largest: Mapping[str, float | None]
+    #: Sum and maximum of each numeric column, exact unless the column is a double.
+    sums: Mapping[str, Decimal | float | None]
+    largest: Mapping[str, Decimal | float | None]
     rows: Sequence[WindowRow]
 
 
@@ -169,9 +176,7 @@ def _fill(name: str, request: OpenWindowsRequest, column: str = "") -> bytes:
         current = f"penstock_live.{_quote(request.query.current_view)}"
     text = fill_placeholders(
         _sql[name],
-        aggregates="".join(
-            f", sum(v.{number})::float8 AS sum_{i}, max(v.{number})::float8 AS max_{i}" for i, number in numbers
-        ),
+        aggregates="".join(f", sum(v.{number}) AS sum_{i}, max(v.{number}) AS max_{i}" for i, number in numbers),
         values="".join(f", v.{_quote(selected.name)}" for selected in request.columns),
         matches="v.key ILIKE %(search)s" if request.search else "true",
         order=f"v.{order}",

@@ -8,8 +8,8 @@ from itertools import pairwise
 from typing import Literal, TypeAlias
 
 from penstock.console.data.overview_history import OverviewHistory
-from penstock.server.metrics.snapshot import LabelValues, OverviewSnapshot
 from penstock.server.metrics import database as database_metrics
+from penstock.server.metrics.snapshot import LabelValues, OverviewSnapshot
 
 #: Rates are computed over this time.
 _RATE_MILLISECONDS = 10_000
@@ -44,7 +44,9 @@ class QueueSummary:
 
     name: str
     partitions: int
+    #: The number of events that are stored, and of those that were ever appended.
     events: int
+    appended: int
     shed: int
     dead: int
     #: Events appended per second; None until there are two samples.
@@ -76,13 +78,14 @@ async def read_queues(history: OverviewHistory) -> list[QueueSummary]:
             name,
             partitions=int(partitions.get((name,), 0)),
             events=int(depths.get((name,), 0)),
+            appended=int(total),
             shed=int(shed.get((name,), 0)),
             dead=dead.get(name, 0),
             rate=_rate(appended[-len(recent) :], (name,)),
             rate_history=_rate_history(appended, (name,)),
             groups=groups.get(name, []),
         )
-        for (name,) in sorted(now.values(database_metrics.QUEUE_APPENDED))
+        for (name,), total in sorted(now.values(database_metrics.QUEUE_APPENDED).items())
     ]
 
 

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec import structs
 from nicegui import ui
 
 from penstock.console.page import View
-from penstock.console.pages.gate_formatting import format_available, format_limit, format_next, format_state
+from penstock.console.pages.gate_formatting import (
+    format_available,
+    format_limit,
+    format_next,
+    format_state,
+    state_of,
+    sum_over_keys,
+)
 from penstock.console.widgets import elements, forms
 from penstock.console.widgets.tables import DataTable, TableColumn, number_column
 from penstock.core import formatting
@@ -69,23 +76,23 @@ async def build(view: View, query: str, key: str | None) -> None:
         table = DataTable("Gates", columns)
 
     def show(gates: Sequence[GateInfo]) -> None:
-        # The gates of a key share its backlog and its total.
-        keys = {gate.key: gate for gate in gates}.values()
+        own = [gate for gate in gates if gate.key == key] or gates
         denied = min((gate.denied_since for gate in gates if gate.denied_since is not None), default=None)
-        waiting = sum(gate.backlog for gate in keys)
+        waiting = sum_over_keys(own, lambda gate: gate.backlog)
         backlog_tile.set(formatting.compact(waiting), tone="warn" if waiting else "idle")
         since_tile.set("–" if denied is None else view.times.clock(denied))
-        passed_tile.set(formatting.compact(sum(gate.allowed_total for gate in keys)))
+        passed_tile.set(formatting.compact(sum_over_keys(own, lambda gate: gate.allowed_total)))
+        show_flow(any(state_of(gate) in ("paused", "on hold") for gate in own))
         table.set(gates[:_MAX_ROWS])
 
-    await view.poll(("gate", query, key), read, show)
     reason = view.missing_permission(Role.ADMIN)
     if reason:
         elements.text(f"{reason} to change limits.", "ps-muted", tag="p")
     with elements.element("div", "ps-grid"):
         for gate in distinct_gates:
             _limit_card(view, admin, query, key, gate, reason)
-        _flow_card(view, admin, query, key, reason, any(gate.paused for gate in first))
+        show_flow = _flow_card(view, admin, query, key, reason)
+    await view.poll(("gate", query, key), read, show)
 
 
 def _limit_card(view: View, admin: GateAdmin, query: str, key: str | None, gate: GateInfo, reason: str) -> None:
@@ -122,13 +129,16 @@ def _limit_card(view: View, admin: GateAdmin, query: str, key: str | None, gate:
             elements.button("Change the limit", save, tone="primary", disabled_reason=reason)
 
 
-def _flow_card(view: View, admin: GateAdmin, query: str, key: str | None, reason: str, is_paused: bool) -> None:
+def _flow_card(view: View, admin: GateAdmin, query: str, key: str | None, reason: str) -> Callable[[bool], None]:
+    """Create the card that pauses and resumes, and return the function that shows which of them is possible."""
     subject = _subject(query, key)
     scope = "all keys" if key is None else key
 
     async def change(action: str, done: str, change: GateChange) -> None:
         async with view.action(action, Role.ADMIN, subject=subject, done=done):
             await admin.change(query, change)
+            if change.paused is not None:
+                show(change.paused)
 
     async def pause() -> None:
         if await elements.confirm(f"Pause {scope}?", "No event passes until you resume it. Events wait.", "Pause"):
@@ -152,16 +162,22 @@ def _flow_card(view: View, admin: GateAdmin, query: str, key: str | None, reason
         if await elements.confirm(f"Restore the limits of the stream for {scope}?", detail, "Reset"):
             await change("clear a gate", f"Limits of the stream restored for {scope}", GateChange(key=key, clear=True))
 
-    with elements.card("Flow", hint="paused" if is_paused else ""):
+    with elements.card("Flow"):
         with elements.element("div", "ps-row"):
-            elements.button("Pause", pause, icon="pause", disabled_reason=reason)
-            elements.button("Resume", resume, icon="play_arrow", disabled_reason=reason)
+            pause_button = elements.button("Pause", pause, icon="pause", disabled_reason=reason)
+            resume_button = elements.button("Resume", resume, icon="play_arrow", tone="primary", disabled_reason=reason)
         with elements.element("div", "ps-row"):
             seconds = ui.number("Hold for seconds", value=30, min=1).props("outlined dense").classes("ps-grow")
             seconds.set_enabled(not reason)
             elements.button("Hold", hold, icon="hourglass_top", disabled_reason=reason)
         with elements.element("div", "ps-row ps-end"):
             elements.button("Reset", clear, tone="danger", disabled_reason=reason)
+
+    def show(is_stopped: bool) -> None:
+        pause_button.set_visibility(not is_stopped)
+        resume_button.set_visibility(is_stopped)
+
+    return show
 
 
 def _subject(query: str, key: str | None) -> str:

@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
 from penstock.console.page import View
+from penstock.console.widgets.elements import Tone
 from penstock.console.widgets.tables import TableCell
 from penstock.core import formatting
 from penstock.engine.gates.admin import GateInfo
 
+_TONES: dict[str, Tone] = {"paused": "bad", "on hold": "bad", "waiting": "warn", "open": "good"}
+
 
 def format_state(gate: GateInfo) -> TableCell:
+    state = state_of(gate)
+    return TableCell(state, tone=_TONES[state])
+
+
+def state_of(gate: GateInfo) -> str:
+    """Return paused, on hold, waiting or open."""
     if gate.paused:
-        return TableCell("paused", tone="bad")
+        return "paused"
     if gate.hold_until is not None:
-        return TableCell("on hold", tone="bad")
-    if gate.denied_since is not None:
-        return TableCell("waiting", tone="warn")
-    return TableCell("open", tone="good")
+        return "on hold"
+    return "open" if gate.denied_since is None else "waiting"
+
+
+def sum_over_keys(gates: Iterable[GateInfo], value: Callable[[GateInfo], int]) -> int:
+    """Add up a value that all gates of a key share. The row of a shared gate has the sum over all keys of its query."""
+    by_key = {(gate.query, gate.key): value(gate) for gate in gates}
+    with_shared = {query for query, key in by_key if key is None}
+    return sum(number for (query, key), number in by_key.items() if key is None or query not in with_shared)
 
 
 def format_available(gate: GateInfo) -> TableCell:

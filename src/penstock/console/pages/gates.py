@@ -7,9 +7,16 @@ from datetime import UTC, datetime
 
 from penstock.console.page import Page, View, url_for
 from penstock.console.pages import gate_detail
-from penstock.console.pages.gate_formatting import format_available, format_limit, format_next, format_state
+from penstock.console.pages.gate_formatting import (
+    format_available,
+    format_limit,
+    format_next,
+    format_state,
+    state_of,
+    sum_over_keys,
+)
 from penstock.console.widgets import elements, forms
-from penstock.console.widgets.tables import DataTable, TableCell, TableColumn, number_column
+from penstock.console.widgets.tables import DataTable, TableCell, TableColumn, key_cell, number_column
 from penstock.core import formatting
 from penstock.db.statements import Statements
 from penstock.engine.gates.admin import GateAdmin, GateInfo
@@ -37,8 +44,9 @@ async def build(view: View) -> None:
         )
         return
     with elements.tiles():
-        shown_tile = elements.tile("Shown")
+        keys_tile = elements.tile("Keys")
         waiting_tile = elements.tile("Waiting")
+        stopped_tile = elements.tile("Paused or on hold")
         longest_tile = elements.tile("Longest wait")
         backlog_tile = elements.tile("Events waiting")
     with forms.filter_form(PATH, "Find gates", {}):
@@ -58,17 +66,21 @@ async def build(view: View) -> None:
 
     def show(gates: Sequence[GateInfo]) -> None:
         now = datetime.now(UTC)
-        denied = [gate.denied_since for gate in gates if gate.denied_since is not None]
-        since = min(denied, default=None)
-        shown_tile.set(formatting.number(len(gates)), "there may be more" if len(gates) == _MAX_GATES else "")
-        waiting_tile.set(formatting.number(len(denied)), tone="warn" if denied else "idle")
+        states = {(gate.query, gate.key): state_of(gate) for gate in gates}
+        waiting_keys = sum(state == "waiting" for state in states.values())
+        stopped_keys = sum(state in ("paused", "on hold") for state in states.values())
+        since = min(
+            (gate.denied_since for gate in gates if gate.denied_since and state_of(gate) == "waiting"), default=None
+        )
+        note = f"those of the first {_MAX_GATES} gates" if len(gates) == _MAX_GATES else ""
+        keys_tile.set(formatting.number(len(states)), note)
+        waiting_tile.set(formatting.number(waiting_keys), note, "warn" if waiting_keys else "idle")
+        stopped_tile.set(formatting.number(stopped_keys), note, "bad" if stopped_keys else "idle")
         if since is None:
             longest_tile.set("–")
         else:
             longest_tile.set(formatting.duration((now - since).total_seconds()), f"since {view.times.clock(since)}")
-        # The gates of a key share its backlog.
-        backlogs = {(gate.query, gate.key): gate.backlog for gate in gates}
-        backlog_tile.set(formatting.compact(sum(backlogs.values())))
+        backlog_tile.set(formatting.compact(sum_over_keys(gates, lambda gate: gate.backlog)), note)
         card.set_visibility(bool(gates))
         empty.set_visibility(not gates)
         table.set(gates)
@@ -85,15 +97,15 @@ async def _list_gated_queries(view: View) -> list[str]:
 def _columns(view: View) -> list[TableColumn[GateInfo]]:
     def key(gate: GateInfo) -> TableCell:
         href = url_for(PATH, query=gate.query, key=gate.key, change="all" if gate.key is None else None)
-        return TableCell("all keys" if gate.key is None else gate.key, href=href, classes="ps-strong ps-break")
+        return key_cell("all keys" if gate.key is None else gate.key, href)
 
     return [
         TableColumn("Key", key),
         TableColumn("Query", lambda gate: gate.query, classes="ps-desktop"),
         TableColumn("State", format_state),
         number_column("Available", format_available),
-        number_column("Limit", format_limit, classes="ps-desktop"),
-        number_column("Waiting", lambda gate: formatting.compact(gate.backlog), classes="ps-desktop"),
+        number_column("Limit", format_limit),
+        number_column("Events waiting", lambda gate: formatting.compact(gate.backlog)),
         number_column("Next event", lambda gate: format_next(view, gate)),
         number_column("Passed", lambda gate: formatting.compact(gate.allowed_total), classes="ps-desktop"),
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 from nicegui import ui
@@ -19,12 +20,15 @@ from penstock.console.data.open_windows import (
     read_open_windows,
 )
 from penstock.console.page import Page, View, url_for
+from penstock.console.pages import live_key
 from penstock.console.polling import PollSubscription
 from penstock.console.widgets import elements, forms
-from penstock.console.widgets.tables import DataTable, TableCell, TableColumn
+from penstock.console.widgets.tables import DataTable, TableCell, TableColumn, key_cell
 from penstock.core import formatting
 
 _ROWS = 50
+#: Longer numbers are abbreviated in a tile; the whole number is shown on hover.
+_MAX_TILE_CHARACTERS = 14
 
 
 async def build(view: View) -> None:
@@ -43,6 +47,9 @@ async def build(view: View) -> None:
         elements.empty_state(f"Query {name} has no windows", "It does not exist, or it has not started yet.")
         return
     query = query or queries[0]
+    if "key" in view.params:
+        await live_key.build(view, query, view.params["key"])
+        return
     forms.tabs("Queries", query.name, {query.name: url_for("/live", query=query.name) for query in queries})
     await _LiveBoard(view, query, await read_columns(view.database, query)).build()
 
@@ -55,7 +62,9 @@ class _LiveBoard:
         self._request = OpenWindowsRequest(query, columns, sort, bool(numbers), "", 0, _ROWS)
         self._subscription: PollSubscription[OpenWindows] | None = None
         #: The largest value of each numeric column, for the bars.
-        self._largest: Mapping[str, float | None] = {}
+        self._largest: Mapping[str, Decimal | float | None] = {}
+        #: The number of decimals of each numeric column.
+        self._decimals: Mapping[str, int] = {}
 
     async def build(self) -> None:
         request = self._request
@@ -93,7 +102,10 @@ class _LiveBoard:
         return [
             TableColumn(
                 "Key",
-                lambda row: TableCell("(no key)" if row.key is None else row.key, classes="ps-strong ps-break"),
+                lambda row: key_cell(
+                    "(no key)" if row.key is None else row.key,
+                    url_for("/live", query=self._request.query.name, key=row.key or ""),
+                ),
                 sort="key",
             ),
             TableColumn("Window", window, sort="window_end", classes="ps-desktop"),
@@ -115,8 +127,12 @@ class _LiveBoard:
             value = row.values[name]
             if not is_number or value is None:
                 return self._view.times.value(value)
-            largest = self._largest[name] or 0.0
-            return TableCell(formatting.number(float(value)), bar=float(value) / largest if largest > 0 else None)
+            largest = float(self._largest[name] or 0.0)
+            return TableCell(
+                formatting.decimal_number(value, self._decimals[name]),
+                bar=float(value) / largest if largest > 0 else None,
+                title=formatting.full_number(value),
+            )
 
         return TableColumn(name, cell, is_number, "ps-number-column" if is_number else "", sort=name)
 
@@ -153,8 +169,10 @@ class _LiveBoard:
 
     def _show(self, result: OpenWindows) -> None:
         self._keys.set(formatting.number(result.keys), f"{formatting.number(result.windows)} windows shown")
+        has_overlaps = self._request.all_windows and self._request.query.has_overlapping_windows
         for name, tile in self._sums.items():
-            tile.set(formatting.compact(result.sums.get(name)), "now")
+            tile.frame.set_visibility(not has_overlaps)
+            _show_sum(tile, result.sums[name])
         self._updated.set(self._view.times.ago(result.updated_at), self._view.times.clock(result.updated_at))
         first, last = self._request.offset + 1, self._request.offset + len(result.rows)
         shown = f"{formatting.number(first)}–{formatting.number(last)}" if result.rows else "none"
@@ -162,7 +180,18 @@ class _LiveBoard:
         self._previous.set_enabled(self._request.offset > 0)
         self._next.set_enabled(last < result.matching)
         self._largest = result.largest
+        self._decimals = {
+            name: formatting.column_decimals(row.values[name] for row in result.rows)
+            for name in self._request.number_columns
+        }
         self._table.set(result.rows)
+
+
+def _show_sum(tile: elements.Tile, value: Decimal | float | None) -> None:
+    shown = formatting.decimal_number(value, formatting.column_decimals([value]))
+    if len(shown) > _MAX_TILE_CHARACTERS:
+        shown = formatting.compact(None if value is None else float(value))
+    tile.set(shown, "now", title="" if value is None else formatting.full_number(value))
 
 
 PAGE = Page("/live", "Live board", "leaderboard", build, needs_all=True, short="Live")

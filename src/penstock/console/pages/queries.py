@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.server.metrics.snapshot import OverviewSnapshot
 from penstock.console.formatting import TimeFormatter
 from penstock.console.page import Page, View, url_for
 from penstock.console.pages.query_detail import STATE_TONES, QueryDetail
 from penstock.console.widgets import elements
-from penstock.console.widgets.tables import DataTable, TableCell, TableColumn, number_column
+from penstock.console.widgets.tables import DataTable, TableCell, TableColumn, key_cell, number_column
 from penstock.core import formatting
 from penstock.engine.client_queries import ClientQuery, list_client_queries
 from penstock.server.metrics import database as database_metrics
 from penstock.server.metrics.family import MetricFamily
+from penstock.server.metrics.snapshot import OverviewSnapshot
 
 _CLIENT_POLL_SECONDS = 5.0
 
@@ -110,7 +110,7 @@ class _SparkQuery:
 _SPARK_COLUMNS: list[TableColumn[_SparkQuery]] = [
     TableColumn(
         "Query",
-        lambda query: TableCell(query.name, href=url_for("/queries", query=query.name), classes="ps-strong"),
+        lambda query: key_cell(query.name, url_for("/queries", query=query.name)),
     ),
     TableColumn("State", _SparkQuery.state),
     number_column("Events", lambda query: f"{formatting.rate(query.value(database_metrics.QUERY_THROUGHPUT))}/s"),

@@ -105,7 +105,8 @@ class QueryDetail:
                 self._state = elements.badge("…")
                 self._driver = elements.text("", "ps-muted ps-small ps-break ps-driver")
             with elements.element("div", "ps-row"):
-                elements.link("Live board", url_for("/live", query=self._name), "ps-button")
+                with elements.element("div") as self._board_link:
+                    elements.link("Live board", url_for("/live", query=self._name), "ps-button")
                 self._pause_button = elements.button("Pause", self._pause, icon="pause", disabled_reason=reason)
                 self._resume_button = elements.button(
                     "Resume", self._resume, icon="play_arrow", tone="primary", disabled_reason=reason
@@ -143,6 +144,7 @@ class QueryDetail:
         info = query.info
         self._show_state(info.state, is_paused=info.is_paused)
         self._driver.set_text(f"driver {info.driver}" if info.is_running and info.driver else "no driver")
+        self._board_link.set_visibility(query.activity.has_result)
         self._show_tiles(query)
         self._pipeline.show(info.description, _input_rate(query.cycles), _output_rate(query.cycles), query.groups)
         self._show_cycles(query.cycles)

@@ -8,7 +8,7 @@ from penstock.console.data.queue_summary import GroupSummary, QueueSummary, read
 from penstock.console.page import View, url_for
 from penstock.console.pages import push_event, queue_events, queue_group, queue_options
 from penstock.console.widgets import elements, forms
-from penstock.console.widgets.tables import DataTable, TableCell, TableColumn, number_column
+from penstock.console.widgets.tables import DataTable, TableCell, TableColumn, key_cell, number_column
 from penstock.core import formatting
 from penstock.core.errors import NotFound
 from penstock.log.queue import Queue
@@ -60,20 +60,18 @@ async def build(view: View, name: str) -> None:
 async def _build_groups(view: View, info: QueueInfo) -> None:
     name = info.queue.name
     with elements.tiles():
-        events_tile = elements.tile("Events", href=url_for(PATH, queue=name, tab="events"))
+        events_tile = elements.tile("Events stored", href=url_for(PATH, queue=name, tab="events"))
         rate_tile = elements.tile("Events in/s")
         partitions_tile = elements.tile("Partitions", href=url_for(PATH, queue=name, tab="partitions"))
         size_tile = elements.tile("On disk")
         dead_tile = elements.tile("Dead letters", href=url_for("/dead-letters", queue=name))
-    size_tile.set(formatting.size(info.size.bytes), f"{formatting.compact(info.size.appended)} appended in total")
+    size_tile.set(formatting.size(info.size.bytes), "when the page was opened")
     queries = {group.group: group.query_id for group in await view.log.groups(name)}
     largest_lag = 0
     columns: list[TableColumn[GroupSummary]] = [
         TableColumn(
             "Group",
-            lambda group: TableCell(
-                group.name, href=url_for(PATH, queue=name, group=group.name), classes="ps-strong ps-break"
-            ),
+            lambda group: key_cell(group.name, url_for(PATH, queue=name, group=group.name)),
         ),
         number_column("Lag", lambda group: _lag_cell(group.lag, largest_lag)),
         number_column("Events read/s", lambda group: formatting.rate(group.rate), classes="ps-desktop"),
@@ -97,7 +95,7 @@ async def _build_groups(view: View, info: QueueInfo) -> None:
         queue = next((queue for queue in queues if queue.name == name), None)
         if queue is None:
             return
-        events_tile.set(formatting.compact(queue.events))
+        events_tile.set(formatting.compact(queue.events), f"{formatting.compact(queue.appended)} ever appended")
         rate_tile.set(formatting.rate(queue.rate), f"{formatting.number(queue.shed)} shed" if queue.shed else "")
         partitions_tile.set(formatting.number(queue.partitions))
         dead_tile.set(formatting.compact(queue.dead), tone="bad" if queue.dead else "idle")
@@ -138,7 +136,7 @@ async def _build_partitions(view: View, name: str) -> None:
         name, search=search or None, limit=_PAGE_SIZE + 1, offset=page * _PAGE_SIZE
     )
     with forms.filter_form(PATH, "Find partitions", {"queue": name, "tab": "partitions"}):
-        forms.text_field("search", "Name", search, hint="Part of a key", width="260px")
+        forms.text_field("search", "Partition", search, hint="Part of a key", width="260px")
         forms.submit_button("Find")
     if not partitions:
         elements.empty_state(
@@ -151,10 +149,8 @@ async def _build_partitions(view: View, name: str) -> None:
     columns: list[TableColumn[PartitionStatus]] = [
         TableColumn(
             "Partition",
-            lambda partition: TableCell(
-                partition.name,
-                href=url_for(PATH, queue=name, tab="events", partition=partition.name),
-                classes="ps-break",
+            lambda partition: key_cell(
+                partition.name, url_for(PATH, queue=name, tab="events", partition=partition.name)
             ),
         ),
         number_column("Events", lambda partition: formatting.number(partition.end - partition.first)),

@@ -49,8 +49,7 @@ async def build(view: View, queue: Queue) -> None:
     by_offset = bool(filters["offset"])
     hint = "by offset" if by_offset else "newest first"
     with elements.card("Events", hint=f"{hint}; browsing does not consume"):
-        # _render_event escapes all values.
-        ui.html(_render_events(view, events, opened=by_offset), sanitize=False)
+        show_events(view, events, opened=by_offset)
     if by_offset:
         _offset_links(queue, filters["partition"], int(filters["offset"]), events, limit)
     elif len(events) >= limit and limit < _MAX_LIMIT:
@@ -98,9 +97,11 @@ def _offset_links(queue: Queue, partition: str, start: int, events: Sequence[Eve
             link("Later offsets", events[-1].offset + 1)
 
 
-def _render_events(view: View, events: Sequence[Event], *, opened: bool) -> str:
+def show_events(view: View, events: Sequence[Event], *, opened: bool = False) -> None:
+    """Show a list of events whose data can be expanded. With ``opened``, the first one is."""
     rows = "".join(_render_event(view, event, opened and index == 0) for index, event in enumerate(events))
-    return f'<div class="ps-events">{rows}</div>'
+    # _render_event escapes all values.
+    ui.html(f'<div class="ps-events">{rows}</div>', sanitize=False)
 
 
 def _render_event(view: View, event: Event, is_open: bool) -> str:

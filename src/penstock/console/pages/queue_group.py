@@ -11,7 +11,7 @@ from nicegui import ui
 from penstock.console.data.sink_summary import SinkSummary, read_sink_summary
 from penstock.console.page import View, url_for
 from penstock.console.widgets import elements, forms
-from penstock.console.widgets.tables import DataTable, TableCell, TableColumn, number_column
+from penstock.console.widgets.tables import DataTable, TableCell, TableColumn, key_cell, number_column
 from penstock.core import formatting
 from penstock.log.groups import PartitionPosition
 from penstock.log.queue_info import GroupInfo
@@ -52,7 +52,7 @@ async def build(view: View, queue: str, name: str) -> None:
 
     def partition(position: PartitionPosition) -> TableCell:
         href = url_for(PATH, queue=queue, tab="events", partition=position.partition, offset=position.next_offset)
-        return TableCell(position.partition, href=href, classes="ps-break")
+        return key_cell(position.partition, href)
 
     def lag(position: PartitionPosition) -> TableCell:
         return TableCell(formatting.number(position.lag), bar=position.lag / largest_lag if largest_lag else None)

@@ -150,12 +150,18 @@ def _format_value(name: str, value: object) -> str:
         return "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, int | float):
-        if value == 0:
-            return "0"
-        if name.endswith("_seconds"):
-            return formatting.duration(float(value))
-        if name.endswith("_ms"):
-            return formatting.duration(value / 1000)
-        return formatting.size(value) if name.endswith("_bytes") else formatting.number(value)
-    return str(value)
+    if not isinstance(value, int | float):
+        return str(value)
+    if name.endswith("_seconds"):
+        return _with_unit(value, "s", formatting.duration(float(value)))
+    if name.endswith("_ms"):
+        return _with_unit(value, "ms", formatting.duration(value / 1000))
+    if name.endswith("_bytes"):
+        return _with_unit(value, "bytes", formatting.size(value))
+    return formatting.number(value)
+
+
+def _with_unit(value: float, unit: str, readable: str) -> str:
+    """Return the value in the unit of its option, and in a larger one if that differs: ``300 s (5 min)``."""
+    shown = f"{formatting.number(value)} {unit}"
+    return shown if value == 0 or readable == shown else f"{shown} ({readable})"

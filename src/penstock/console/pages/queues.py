@@ -6,7 +6,7 @@ from penstock.console.data.queue_summary import QueueSummary, read_queues
 from penstock.console.page import Page, View, url_for
 from penstock.console.pages import queue_detail
 from penstock.console.widgets import elements, forms
-from penstock.console.widgets.tables import DataTable, TableCell, TableColumn, number_column
+from penstock.console.widgets.tables import DataTable, TableCell, TableColumn, key_cell, number_column
 from penstock.core import formatting
 
 PATH = "/queues"
@@ -27,7 +27,7 @@ def _dead_letters(queue: QueueSummary) -> TableCell:
 _COLUMNS: list[TableColumn[QueueSummary]] = [
     TableColumn(
         "Queue",
-        lambda queue: TableCell(queue.name, href=url_for(PATH, queue=queue.name), classes="ps-strong ps-break"),
+        lambda queue: key_cell(queue.name, url_for(PATH, queue=queue.name)),
     ),
     number_column("Partitions", lambda queue: formatting.number(queue.partitions), classes="ps-desktop"),
     number_column("Events", lambda queue: formatting.compact(queue.events), classes="ps-desktop"),

@@ -100,7 +100,7 @@ class TimeChart:
         height: int = 190,
         max_gap: float = inf,
     ) -> None:
-        self._max_gap = max_gap
+        self.max_gap = max_gap
         axis_label = {**_CATEGORY_AXIS["axisLabel"], ":formatter": "penstock.clock"}
         axis = {**_CATEGORY_AXIS, "axisLabel": axis_label, "type": "time", "splitNumber": 4}
         self._chart = _create_chart(label, height, unit, xAxis=axis)
@@ -116,7 +116,7 @@ class TimeChart:
         options = self._chart.options
         options["xAxis"]["min"], options["xAxis"]["max"] = span
         for line, data in zip(options["series"], series, strict=True):
-            line["data"] = break_at_gaps(data, self._max_gap)
+            line["data"] = break_at_gaps(data, self.max_gap)
         self._chart.update()
 
 

@@ -48,8 +48,12 @@ class Tile:
     note: ui.label
     frame: Element
 
-    def set(self, value: str, note: str = "", tone: Tone = "idle") -> None:
+    def set(self, value: str, note: str = "", tone: Tone = "idle", *, title: str = "") -> None:
+        """Set the number and the note. ``title`` is shown when the pointer is over the number."""
         self.value.set_text(value)
+        if self.value.props.get("title", "") != title:
+            self.value.props["title"] = title
+            self.value.update()
         self.note.set_text(note)
         self.frame.classes(replace=f"ps-tile ps-stack ps-tone-{tone}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -11,6 +12,11 @@ from penstock.console.widgets.elements import Tone, element
 from penstock.console.widgets.live_html import LiveHtml
 
 T = TypeVar("T")
+
+#: A key may break after these characters.
+_SEPARATOR = re.compile(r"[/._:|,-]+")
+#: Longer words may break anywhere.
+_MAX_WORD_CHARACTERS = 24
 
 
 @dataclass(frozen=True)
@@ -24,6 +30,8 @@ class TableCell:
     bar: float | None = None
     sparkline: Sequence[float] = ()
     classes: str = ""
+    #: Shown when the pointer is over the cell.
+    title: str = ""
 
 
 @dataclass(frozen=True)
@@ -40,6 +48,13 @@ class TableColumn(Generic[T]):
     @property
     def all_classes(self) -> str:
         return f"ps-number {self.classes}" if self.is_number else self.classes
+
+
+def key_cell(text: str, href: str = "") -> TableCell:
+    """Create the cell of a key or a name. It breaks after separators, and inside a word only if that is very long."""
+    longest = max(map(len, _SEPARATOR.split(text)))
+    breaks = "ps-key" if longest <= _MAX_WORD_CHARACTERS else "ps-break"
+    return TableCell(text, href=href, classes=f"ps-strong {breaks}", title=text)
 
 
 def number_column(title: str, cell: Callable[[T], TableCell | str], *, classes: str = "") -> TableColumn[T]:
@@ -95,6 +110,8 @@ def _render_cell(column: TableColumn[T], row: T) -> str:
     if isinstance(cell, str):
         cell = TableCell(cell)
     content = escape(cell.text)
+    if "ps-key" in cell.classes:
+        content = _SEPARATOR.sub(lambda match: f"{match[0]}<wbr>", content)
     if cell.tone is not None:
         content = f'<span class="ps-badge ps-tone-{cell.tone}">{content}</span>'
     if cell.href:
@@ -104,7 +121,8 @@ def _render_cell(column: TableColumn[T], row: T) -> str:
     if cell.bar is not None:
         width = max(0.0, min(1.0, cell.bar)) * 100
         content = f'<span class="ps-bar" style="--part:{width:.1f}%">{content}</span>'
-    return f'<td class="{column.all_classes} {cell.classes}">{content}</td>'
+    title = f' title="{escape(cell.title)}"' if cell.title else ""
+    return f'<td class="{column.all_classes} {cell.classes}"{title}>{content}</td>'
 
 
 def _render_sparkline(values: Sequence[float], width: int = 96, height: int = 22) -> str:
