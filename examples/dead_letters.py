@@ -31,7 +31,7 @@ async def process(q: Penstock, read: Callable[[dict[str, Any]], int]) -> list[in
         try:
             amounts.append(read(event.data))
         except ValueError as error:
-            # The event is retried up to retry_limit times. Later events of its lane wait, other lanes continue.
+            # The event is retried up to retry_limit times. Later events of its key wait, other keys continue.
             await q.ack(event, "failed", error=error)
         else:
             await q.ack(event)

@@ -16,7 +16,7 @@ async def main() -> None:
         await greetings.delete()
         await greetings.create()
 
-        # Each key has its own lane. The events are durable when push returns.
+        # Each key has its own partition. The events are durable when push returns.
         await greetings.partition("ada").push([{"data": {"say": "hello"}}, {"data": {"say": "goodbye"}}])
         await greetings.push({"data": {"say": "hello"}, "key": "grace"})
 
@@ -31,7 +31,7 @@ async def main() -> None:
 
         await greetings.delete()
 
-    # Events are in order within a lane. The order of lanes is not defined.
+    # Events are in order within a key. The order of keys is not defined.
     by_lane = {key: [what for who, what in said if who == key] for key, _ in said}
     if by_lane != {"ada": ["hello", "goodbye"], "grace": ["hello"]}:
         raise SystemExit(f"something was lost, doubled or out of order: {said}")

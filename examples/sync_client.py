@@ -19,7 +19,7 @@ def main() -> None:
         q.queue(QUEUE).push([{"data": n, "key": f"lane-{n % 10}"} for n in range(COUNT)])
 
         def work() -> None:
-            # A lane is leased to one worker at a time, so its order is kept.
+            # A key is leased to one worker at a time, so its order is kept.
             reader = q.queue(QUEUE).group("workers").batch(5).wait(True).timeout_millis(500)
             while events := reader.pop():
                 done.extend(event.data for event in events)
@@ -36,7 +36,7 @@ def main() -> None:
     lanes = [[n for n in done if n % 10 == lane] for lane in range(10)]
     if lanes != [list(range(lane, COUNT, 10)) for lane in range(10)] or lag:
         raise SystemExit(f"something was lost, doubled or out of order (lag {lag}): {lanes}")
-    print(f"{len(done)} events, done by {len(workers)} threads, each lane in order.")
+    print(f"{len(done)} events, done by {len(workers)} threads, each key in order.")
 
 
 main()

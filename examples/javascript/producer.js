@@ -1,4 +1,4 @@
-// Pushes orders, a lane for each customer: node examples/javascript/producer.js [how many]
+// Pushes orders, a key for each customer: node examples/javascript/producer.js [how many]
 
 import { Penstock } from "./penstock.js";
 

@@ -1,6 +1,6 @@
 """A rate limit for calls to an external API, with a client of Queen.
 
-Calls wait in a queue with a lane for each tenant. A gate releases them in order at the rate of the tenant's token
+Calls wait in a queue with a key for each tenant. A gate releases them in order at the rate of the tenant's token
 bucket. The client is an unmodified ``queen-mq``. Start a server and run
 
     penstock serve &

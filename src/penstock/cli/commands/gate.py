@@ -24,9 +24,7 @@ OptionalQuery = Annotated[
     str | None,
     typer.Argument(metavar="QUERY", help="This query only.", autocompletion=query_names, show_default=False),
 ]
-Key = Annotated[
-    str | None, typer.Argument(metavar="KEY", help="The key of the key; without it: all keys.", show_default=False)
-]
+Key = Annotated[str | None, typer.Argument(metavar="KEY", help="The key; without it: all keys.", show_default=False)]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=100_000, metavar="N", help="The maximum number.")]
 
 
@@ -38,12 +36,12 @@ async def list_gates(session: CommandSession, query: OptionalQuery = None, limit
 
 @command(app, "show", examples=["penstock gate show ota-limiter tenant-7", "penstock gate show ota-limiter --json"])
 async def show(session: CommandSession, query: QueryName, key: Key = None) -> None:
-    """Show the gates of a query's key, or of all its keys."""
+    """Show the gates of a key, or of all keys of a query."""
     from penstock.core.errors import NotFound
 
     gates = await _read_gates(session, query, key, 100_000)
     if key is not None and not gates:
-        raise NotFound(f"no gate of query {query!r} has seen an event of key {key!r} yet")
+        raise NotFound(f"no gate of query {query!r} has seen an event of the key {key!r} yet")
     _print_gates(session, gates)
 
 
@@ -115,8 +113,8 @@ async def _change(session: CommandSession, query: str, key: str | None, state: s
 
     async with session.log() as log:
         await GateAdmin(log.database).change(query, GateChange(key=key, **change))
-    key = "all keys" if key is None else f"key {key}"
-    session.out.result({"query": query, "key": key, "state": state}, f"Query {query}, {key}: {state}.")
+    scope = "all keys" if key is None else f"key {key}"
+    session.out.result({"query": query, "key": key, "state": state}, f"Query {query}, {scope}: {state}.")
 
 
 def _print_gates(session: CommandSession, gates: Sequence[GateInfo]) -> None:
