@@ -242,12 +242,14 @@ class SinkError(PenstockError):
 class SinkBusy(SinkError):
     """The sink cannot write now. The events are valid, and the attempt does not count as failed.
 
-    ``retry_after`` is the pause before the next attempt in seconds; None uses the backoff of the sink.
+    ``retry_after`` is the pause before the next attempt in seconds; None uses the backoff of the sink. ``is_sent`` is
+    False if the events certainly did not reach their target, so that they do not count for a rate limit.
     """
 
-    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+    def __init__(self, message: str, *, retry_after: float | None = None, is_sent: bool = True) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+        self.is_sent = is_sent
 
 
 class SinkClosed(SinkError):

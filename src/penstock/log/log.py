@@ -305,6 +305,14 @@ class Log:
         keys = [PositionKey(found.id, partition_id) for partition_id in partition_ids]
         return (await self.leases.extend(lease_id, keys, seconds)).until
 
+    async def postpone(self, event: Event, until: datetime) -> None:
+        """End the lease of the event's partition. It and the events after it are delivered again from then on.
+
+        This is not a failed attempt.
+        """
+        await self.acks.positions.postpone(event.delivery, until)
+        self.notifier.notify_later((await self.catalog.get(event.queue)).id)
+
     async def release(self, queue: str, group: str, lease_id: UUID) -> None:
         """End a lease of a group now, if it exists. Its events are delivered again, without a failed attempt."""
         found = await self.consumer_groups.get(await self.catalog.get(queue), check_name(group, "group"))

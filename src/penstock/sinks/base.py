@@ -28,7 +28,8 @@ class Sink:
                     print(event.data["text"].upper())
 
     The runner calls ``open`` once, then ``write`` for each batch, then ``close`` once, also after errors. ``write``
-    gets one or more events of one queue, in order within each partition, and is never called concurrently. When it
+    gets one or more events of one queue, in order within each partition. It is never called concurrently, unless the
+    sink sets ``is_concurrent`` and the option ``concurrency``; then each call has events of one partition. When it
     returns, the runner acknowledges the events and calls ``acknowledged``. When it raises, none of the events counts as
     written. They come again in the same order, possibly in smaller batches:
 
@@ -49,7 +50,14 @@ class Sink:
     name: str = "sink"
     guarantee: Guarantee = "at_least_once"
     #: The most events of a batch, unless the option ``batch`` is set.
-    batch: ClassVar[int] = 500
+    batch: int = 500
+    #: The most calls of ``write`` at the same time, unless the option ``concurrency`` is set.
+    concurrency: int = 1
+    #: Whether ``write`` may be called concurrently, with events of different partitions.
+    is_concurrent: ClassVar[bool] = False
+    #: Whether the limits of a gate hold for this sink: events of a gated stream's queue are written no faster than the
+    #: gate allows, also after an outage. Sinks in the database or in files do not need it.
+    keeps_limits: ClassVar[bool] = True
 
     @property
     def is_resting(self) -> bool:
@@ -82,6 +90,7 @@ class TransactionalSink(Sink):
     """
 
     guarantee: Guarantee = "exactly_once"
+    keeps_limits = False
     #: The interval at which ``write_in`` is called without events too; None for never.
     tick_seconds: float | None = None
 

@@ -35,6 +35,7 @@ class Console(Sink):
         color: Whether to print in color; None detects a terminal.
     """
 
+    keeps_limits = False
     name = "console"
 
     def __init__(self, stream: TextIO | None = None, *, alerts: str = "alerts", color: bool | None = None) -> None:

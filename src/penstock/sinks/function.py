@@ -24,6 +24,8 @@ class Call(Sink):
         each: Call the function with each event instead of a list.
     """
 
+    is_concurrent = True
+
     def __init__(
         self, function: Callable[[Any], object] | Callable[[Any], Awaitable[object]], *, each: bool = False
     ) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from penstock.core.backoff import Backoff
 from penstock.core.errors import InvalidOption
-from penstock.core.option_checks import check_integer, check_number
+from penstock.core.option_checks import check_flag, check_integer, check_number
 from penstock.log.options import check_lease_seconds
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ class SinkOptions:
 
     #: The most events of a batch; None for the default of the sink.
     batch: int | None = None
+    #: The most writes at the same time, each of another partition; None for the default of the sink.
+    concurrency: int | None = None
     #: The most partitions of a batch.
     partitions: int = 100
     #: The pause after a batch that is not full, in seconds.
@@ -53,10 +55,14 @@ class SinkOptions:
     counts: bool | None = None
     #: How many partitions may be in retry on their own before the sink stops reading.
     stuck: int = 64
+    #: Whether the limits of the gate in front of the queue hold for the deliveries; None for the default of the sink.
+    limits: bool | None = None
 
     def __post_init__(self) -> None:
         if self.batch is not None:
             check_integer("batch", self.batch, 1, 100_000)
+        if self.concurrency is not None:
+            check_integer("concurrency", self.concurrency, 1, 1_000)
         check_integer("partitions", self.partitions, 1, 100_000)
         check_integer("stuck", self.stuck, 1, 100_000)
         if self.attempts is not None:
@@ -67,3 +73,5 @@ class SinkOptions:
         if not isinstance(backoff, Backoff):
             raise InvalidOption(f"backoff must be a Backoff(...), not {backoff!r}", option="backoff")
         check_number("every", self.every, 0, 86_400)
+        if self.limits is not None:
+            check_flag("limits", self.limits)

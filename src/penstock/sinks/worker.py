@@ -8,7 +8,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from penstock.core.errors import ConfigurationError, Conflict, CorruptChunk, DatabaseError, InvalidRequest, NotFound
+from penstock.core.errors import (
+    ConfigurationError,
+    Conflict,
+    CorruptChunk,
+    DatabaseError,
+    InvalidOption,
+    InvalidRequest,
+    NotFound,
+)
 from penstock.core.names import check_name
 from penstock.log.read.consume_loop import MAX_POP_WAIT_SECONDS, ConsumeLoop
 from penstock.log.read.pop_request import PopRequest
@@ -24,6 +32,12 @@ _logger = logging.getLogger("penstock.sinks")
 
 #: The interval of attempts to open a sink whose target another process uses.
 _STANDBY_SECONDS = 0.5
+#: How many partitions may wait for the limits of a gate in memory.
+_MAX_PARTITIONS = 2_000
+#: How long a full worker waits before it looks again. A partition that begins to wait makes room, without an event.
+_LOOK_SECONDS = 0.1
+#: How many events are read at once where partitions are written on their own.
+_READ_AHEAD = 128
 
 
 class SinkWorker(ConsumeLoop):
@@ -51,6 +65,10 @@ class SinkWorker(ConsumeLoop):
             subscribe_from=self._options.start,
         )
         self._writer = SinkWriter(log, self.queue, self.group, sink, self._options, self.counters, self.stopping)
+        if self._writer.concurrency > 1 and not sink.is_concurrent:
+            raise InvalidOption(
+                f"{type(sink).__name__} writes one batch at a time: leave out concurrency", option="concurrency"
+            )
         self._tick_seconds = sink.tick_seconds if isinstance(sink, TransactionalSink) else None
         self._ticked_at = 0.0
 
@@ -119,9 +137,14 @@ class SinkWorker(ConsumeLoop):
 
     async def next_request(self) -> PopRequest:
         """Wait while too many partitions fail, and return a pop that ends before the next tick."""
-        partitions = self._writer.failing_partitions
-        while len(partitions) >= self._options.stuck and not self.stopping.is_set():
-            await asyncio.wait(partitions, return_when=asyncio.FIRST_COMPLETED)
+        partitions, writer = self._writer.partition_tasks, self._writer
+        most = max(self._options.stuck, 2 * writer.concurrency)
+        while not self.stopping.is_set() and (
+            len(partitions) - writer.waiting_partitions >= most or len(partitions) >= _MAX_PARTITIONS + most
+        ):
+            await asyncio.wait(partitions, timeout=_LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        if await writer.writes_partitions():
+            return replace(self._request, batch=max(self._request.batch, _READ_AHEAD))
         if self._tick_seconds is None:
             return self._request
         until_tick = max(self._ticked_at + self._tick_seconds - _now(), 0.0)
@@ -147,7 +170,7 @@ class SinkWorker(ConsumeLoop):
 
     def is_busy(self) -> bool:
         """Return whether partitions are written in the background."""
-        return bool(self._writer.failing_partitions)
+        return bool(self._writer.partition_tasks)
 
 
 def _now() -> float:

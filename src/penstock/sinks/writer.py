@@ -29,6 +29,7 @@ from penstock.log.read.ack import EventStatus
 from penstock.log.read.consume_loop import group_by_partition, release_events
 from penstock.log.read.lease_keeper import LeaseKeeper
 from penstock.sinks.base import Sink, TransactionalSink
+from penstock.sinks.delivery_limits import DeliveryLimits, PartitionBudget
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -42,6 +43,9 @@ _logger = logging.getLogger("penstock.sinks")
 #: Errors of a sink that is unavailable, full or set up wrongly. They make no event a dead letter.
 _NO_EVENT_AT_FAULT = (SinkBusy, QueueFull, InvalidRequest, ConfigurationError, NotFound)
 
+#: A partition that has to wait for longer is released until it is due.
+_MAX_WAIT_SECONDS = 1.5
+
 #: The most characters of a dead letter's error.
 _MAX_ERROR_LENGTH = 2_000
 
@@ -52,6 +56,9 @@ class SinkWriter:
     A batch that fails is split: each of its partitions is written by a task of its own, in order, while the next
     batches go on. So an event that fails delays only the events after it in its partition, until it is written or
     becomes a dead letter.
+
+    With ``concurrency`` above 1, or behind a gate, every partition is written by a task of its own from the start.
+    Behind a gate, a batch has events of one key, and the task reserves their cost before it writes them.
     """
 
     def __init__(
@@ -65,8 +72,15 @@ class SinkWriter:
         stopping: asyncio.Event,
     ) -> None:
         self.sink = sink
+        #: The most events of a write.
+        self.batch = options.batch or sink.batch
+        self.concurrency = options.concurrency or sink.concurrency
+        keeps_limits = sink.keeps_limits if options.limits is None else options.limits
+        self._limits = DeliveryLimits(log, queue, group) if keeps_limits else None
+        #: How many of the tasks wait for the limits of a gate.
+        self.waiting_partitions = 0
         #: The tasks of the partitions that are written on their own.
-        self.failing_partitions: set[asyncio.Task[None]] = set()
+        self.partition_tasks: set[asyncio.Task[None]] = set()
         #: The error with which the sink asked to end.
         self.closed_by: SinkClosed | None = None
         self._log = log
@@ -76,13 +90,24 @@ class SinkWriter:
         self._counters = counters
         self._stopping = stopping
         self._retries = RetryTimer(options.backoff)
-        self._write_lock = asyncio.Lock()
+        self._slots = asyncio.Semaphore(self.concurrency)
         #: No write begins before this time, because the sink is busy.
         self._busy_until = 0.0
         self._conn: AsyncConnection[Any] | None = None
 
+    async def writes_partitions(self) -> bool:
+        """Return whether partitions are written on their own from the start."""
+        return self.concurrency > 1 or (self._limits is not None and await self._limits.are_set())
+
     async def deliver(self, events: Sequence[Event]) -> None:
-        """Write a batch; if that fails, start a task for each of its partitions."""
+        """Write a batch, or start a task for each of its partitions; if the write fails, start those tasks then."""
+        if not await self.writes_partitions():
+            await self._deliver_together(events)
+            return
+        for partition in group_by_partition(events):
+            self._start_partition(partition)
+
+    async def _deliver_together(self, events: Sequence[Event]) -> None:
         retries = RetryTimer(self._options.backoff)
         async with self._keep_leases(events) as lease:
             while not self._is_over(lease):
@@ -97,14 +122,17 @@ class SinkWriter:
             self._count_lost(events)
             return
         for partition in group_by_partition(events):
-            task = asyncio.create_task(self._deliver_partition(partition))
-            self.failing_partitions.add(task)
-            task.add_done_callback(self.failing_partitions.discard)
+            self._start_partition(partition)
+
+    def _start_partition(self, events: Sequence[Event]) -> None:
+        task = asyncio.create_task(self._deliver_partition(events))
+        self.partition_tasks.add(task)
+        task.add_done_callback(self.partition_tasks.discard)
 
     async def tick(self) -> None:
         """Call a transactional sink without events."""
         try:
-            async with self._write_lock:
+            async with self._slots:
                 if isinstance(self.sink, TransactionalSink):
                     await self._write_and_ack(self.sink, [], [])
         except Exception as error:
@@ -125,30 +153,53 @@ class SinkWriter:
                 await self._stopping.wait()
 
     def cancel_partitions(self) -> None:
-        """Cancel the tasks of the failing partitions."""
-        for task in self.failing_partitions:
+        """Cancel the tasks of the partitions."""
+        for task in self.partition_tasks:
             task.cancel()
 
     async def wait_for_partitions(self) -> None:
-        """Wait for the tasks of the failing partitions."""
-        if self.failing_partitions:
-            await asyncio.wait(self.failing_partitions)
+        """Wait for the tasks of the partitions."""
+        if self.partition_tasks:
+            await asyncio.wait(self.partition_tasks)
 
     async def close(self) -> None:
-        """Close the connection of a transactional sink."""
+        """Store the budgets of a sink behind a gate, and close the connection of a transactional sink."""
+        if self._limits is not None:
+            await self._limits.close()
         if self._conn is not None:
             await self._conn.close()
 
     async def _deliver_partition(self, events: Sequence[Event]) -> None:
         """Write a partition's events in order; halve a batch that fails until the event at fault is alone."""
-        batches = [list(events)]
+        batches = [list(events[start : start + self.batch]) for start in range(0, len(events), self.batch)]
         attempts = 0
         retries = RetryTimer(self._options.backoff)
-        async with self._keep_leases(events) as lease:
+        async with self._keep_leases(events) as lease, PartitionBudget(self._limits) as budget:
             while batches and not self._is_over(lease):
-                batch = batches[0]
                 try:
-                    if not await self._write(batch, lease, retries):
+                    allowed = await budget.allow(batches)
+                except (DatabaseError, psycopg.Error) as error:
+                    await self.pause(error, retries)
+                    continue
+                batch = batches[0]
+                if not allowed:
+                    if budget.problem is not None:
+                        if await self._make_dead_letter(batch[0], SinkRejected(budget.problem)):
+                            batches[:1] = [batch[1:]] if batch[1:] else []
+                        else:
+                            lease.is_lost = True
+                    elif budget.wait_seconds > _MAX_WAIT_SECONDS:
+                        with contextlib.suppress(DatabaseError):
+                            await self._log.postpone(batch[0], budget.due_at())
+                        return
+                    else:
+                        await self._wait_for_budget(budget.wait_seconds)
+                    continue
+                if allowed < len(batch):
+                    batches[:1] = [batch[:allowed], batch[allowed:]]
+                    batch = batches[0]
+                try:
+                    if not await self._write(batch, lease, retries, budget):
                         continue
                 except Exception as error:
                     is_rejected = isinstance(error, SinkRejected)
@@ -174,16 +225,26 @@ class SinkWriter:
                 with contextlib.suppress(DatabaseError):
                     await release_events(self._log, rest)
 
-    async def _write(self, events: Sequence[Event], lease: LeaseKeeper, retries: RetryTimer) -> bool:
+    async def _wait_for_budget(self, seconds: float) -> None:
+        self.waiting_partitions += 1
+        try:
+            await self.sleep(seconds)
+        finally:
+            self.waiting_partitions -= 1
+
+    async def _write(
+        self, events: Sequence[Event], lease: LeaseKeeper, retries: RetryTimer, budget: PartitionBudget | None = None
+    ) -> bool:
         """Write events and acknowledge them; return False if they are not written and no event is at fault.
 
-        Events that the sink names in SinkRejected become dead letters, and the others are written without them.
+        Events that the sink names in SinkRejected become dead letters, and the others are written without them. Behind
+        a gate they are written in smaller batches instead, because each attempt needs a reservation.
         """
         accepted = list(events)
         rejected: list[EventStatus] = []
         while True:
             try:
-                async with self._write_lock:
+                async with self._slots:
                     if (busy_seconds := self._busy_until - asyncio.get_running_loop().time()) > 0:
                         await self.sleep(busy_seconds)
                     if self._is_over(lease):
@@ -191,14 +252,14 @@ class SinkWriter:
                     if isinstance(self.sink, TransactionalSink):
                         await self._write_and_ack(self.sink, accepted, rejected)
                     elif accepted:
-                        await self.sink.write(accepted)
+                        await self._write_to_sink(accepted, budget)
                 if not isinstance(self.sink, TransactionalSink) and not await self._acknowledge(accepted, rejected):
                     lease.is_lost = True
                     return False
                 break
             except SinkRejected as error:
                 indices = {i for i in error.events or () if i in range(len(accepted))}
-                if not indices or len(accepted) == 1:
+                if not indices or len(accepted) == 1 or (budget is not None and budget.is_limited):
                     raise
                 rejected += [EventStatus(accepted[i], "dead_letter", _error_text(error)) for i in sorted(indices)]
                 accepted = [event for i, event in enumerate(accepted) if i not in indices]
@@ -219,6 +280,16 @@ class SinkWriter:
         self._counters.dead_letters += len(rejected)
         self._counters.error = None
         return True
+
+    async def _write_to_sink(self, events: Sequence[Event], budget: PartitionBudget | None) -> None:
+        try:
+            await self.sink.write(events)
+        except BaseException as error:
+            if budget is not None:
+                budget.finish_failed(len(events), is_sent=not isinstance(error, SinkBusy) or error.is_sent)
+            raise
+        if budget is not None:
+            budget.finish(len(events))
 
     async def _acknowledge(self, written: Sequence[Event], rejected: Sequence[EventStatus]) -> bool:
         try:

@@ -126,6 +126,7 @@ async def file(
     examples=[
         "penstock sink webhook orders https://example.com/hook --secret-file secret.txt",
         "penstock sink webhook orders http://10.0.0.7:8080/hook --allow 10.0.0.0/8 --batch 500",
+        "penstock sink webhook ota.approved https://example.com/hook --batch 1 --concurrency 16",
     ],
 )
 async def webhook(
@@ -150,6 +151,13 @@ async def webhook(
         list[str] | None,
         typer.Option(metavar="NETWORK", help="A private network that may be called; may be repeated."),
     ] = None,
+    concurrency: Annotated[
+        int, typer.Option(min=1, max=1000, metavar="N", help="The most requests at the same time, each of other keys.")
+    ] = 1,
+    limits: Annotated[
+        bool,
+        typer.Option("--limits/--no-limits", help="Whether the limits of a gate in front of the queue hold here too."),
+    ] = True,
     group: Group = None,
     **options: Any,
 ) -> None:
@@ -168,8 +176,8 @@ async def webhook(
         if not colon:
             raise InvalidRequest(f"a header has the form 'NAME: VALUE', and {name!r} has no colon")
         headers[name.strip().lower()] = value.strip()
-    sink = Webhook(url, secret=secret, headers=headers, timeout=timeout, allow=allow or ())
-    await _run(session, queue, [sink], group, options)
+    sink = Webhook(url, secret=secret, headers=headers, timeout=timeout, allow=allow or (), concurrency=concurrency)
+    await _run(session, queue, [sink], group, {**options, "limits": limits})
 
 
 @command(

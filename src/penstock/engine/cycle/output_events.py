@@ -61,7 +61,12 @@ def rekey_window(line: bytes, window_key: Any) -> OutputEvent:
     return None if key is None else str(key), line
 
 
-def partition_outputs(queue: Queue, events: Sequence[OutputEvent], ids: Sequence[str] | None = None) -> list[Piece]:
+def partition_outputs(
+    queue: Queue,
+    events: Sequence[OutputEvent],
+    ids: Sequence[str] | None = None,
+    headers: Sequence[dict[str, str] | None] | None = None,
+) -> list[Piece]:
     """Divide events into pieces for the partitions of a queue, in order."""
     by_partition: dict[str, list[int]] = {}
     for index, (key, _) in enumerate(events):
@@ -73,5 +78,7 @@ def partition_outputs(queue: Queue, events: Sequence[OutputEvent], ids: Sequence
             keys = queue.stored_keys(partition, [events[index][0] for index in part])
             lines = b"\n".join([events[index][1] for index in part])
             part_ids = None if ids is None else [ids[index] for index in part]
-            pieces.append(Piece(queue, partition, part, chunk.ChunkColumns(lines, len(part), keys, part_ids)))
+            part_headers = None if headers is None else [headers[index] for index in part]
+            columns = chunk.ChunkColumns(lines, len(part), keys, part_ids, headers=part_headers)
+            pieces.append(Piece(queue, partition, part, columns))
     return pieces

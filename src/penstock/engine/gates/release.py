@@ -25,13 +25,15 @@ from penstock.engine.cycle.output_events import OutputEvent, partition_outputs
 from penstock.engine.cycle.positions import advance_positions
 from penstock.engine.gates.allocate import Allocation, allocate
 from penstock.engine.gates.buffer import BufferedPartition
+from penstock.engine.gates.costs import cost_at
+from penstock.engine.gates.event_costs import gate_headers
 from penstock.engine.gates.gate_rules import PAUSED_UNTIL_US
 from penstock.engine.gates.gate_state import Candidate, GateState
 from penstock.engine.gates.schedule import local_us
 from penstock.log.dead_letters.models import FailedEvent
 from penstock.log.log import Log
 from penstock.log.write.flush import AppendRequest
-from penstock.stream.gates import Gate
+from penstock.stream.gates import NANOS_PER_TOKEN, Gate
 
 _sql = Statements("penstock.engine.gates", "release.sql")
 
@@ -72,6 +74,8 @@ class Releaser:
         self._log = log
         self._target = target
         self._state = GateState(log, target, gates)
+        self._gates = gates
+        self._has_costs = any(gate.cost.fixed != NANOS_PER_TOKEN for gate in gates)
         self._tuning = tuning
 
     async def release(
@@ -167,19 +171,40 @@ class Releaser:
         self, conn: AsyncConnection[Any], moved: Sequence[Candidate], stats: CommitStats, now: datetime
     ) -> AppendRequest | None:
         outputs: list[OutputEvent] = []
+        headers: list[dict[str, str] | None] = []
         for each in moved:
             buffered, dead_letters = each.buffered, each.buffered.dead_letters
             released = buffered.offsets[: each.allocation.released]
-            for offset, events in zip(released, buffered.outputs, strict=False):
+            for index, (offset, events) in enumerate(zip(released, buffered.outputs, strict=False)):
                 if offset not in dead_letters:
                     outputs += events
+                    if self._has_costs or any(key != buffered.key for key, _ in events):
+                        headers += [None] * (len(outputs) - len(events) - len(headers))
+                        headers += self._headers(each, index, events)
         stats.events_out = len(outputs)
         if not outputs or self._target.sink is None:
             return None
-        request = AppendRequest([partition_outputs(await self._log.catalog.get(self._target.sink), outputs)])
+        has_headers = any(headers)
+        headers += [None] * (len(outputs) - len(headers))
+        queue = await self._log.catalog.get(self._target.sink)
+        request = AppendRequest([partition_outputs(queue, outputs, headers=headers if has_headers else None)])
         partition_ids = await self._log.appender.partition_ids([request])
         await self._log.appender.append_on(conn, [request], partition_ids, at=now)
         return request
+
+    def _headers(self, each: Candidate, index: int, events: Sequence[OutputEvent]) -> list[dict[str, str] | None]:
+        """Return the headers with which sinks keep the limits. The first of several outputs has a computed cost."""
+        costs = [
+            [
+                cost_at(each.demand.costs[number], index) if gate.cost.fixed is None else gate.cost.fixed,
+                gate.cost.fixed or 0,
+            ]
+            for number, gate in enumerate(self._gates)
+        ]
+        return [
+            gate_headers([first if not i else other for first, other in costs], each.buffered.key, key)
+            for i, (key, _) in enumerate(events)
+        ]
 
     async def _record(
         self, conn: AsyncConnection[Any], cycle: int, now: datetime, stats: CommitStats, seconds: float

@@ -22,6 +22,7 @@ class FileSink(Sink):
     A subclass implements ``_open``, ``_append`` and ``_close``. They run in threads, one at a time.
     """
 
+    keeps_limits = False
     guarantee: Guarantee = "exactly_once"
 
     def __init__(self, path: Path, progress_path: Path) -> None:

@@ -43,7 +43,7 @@ async def resolve(host: str, port: int, allowed: Sequence[str]) -> list[str]:
     try:
         results = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except socket.gaierror as error:
-        raise SinkBusy(f"the name {host} cannot be resolved: {error.strerror}") from None
+        raise SinkBusy(f"the name {host} cannot be resolved: {error.strerror}", is_sent=False) from None
     addresses = [ip_address(str(socket_address[0]).partition("%")[0]) for *_, socket_address in results]
     networks = [ip_network(network) for network in allowed]
     usable = [a for a in addresses if is_public(a) or any(a in n for n in networks if n.version == a.version)]

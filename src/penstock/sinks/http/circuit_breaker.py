@@ -30,7 +30,7 @@ class CircuitBreaker:
             return
         remaining = self._open_until - self._clock()
         if remaining > 0:
-            raise SinkBusy(f"the receiver failed {self._failures} times in a row", retry_after=remaining)
+            raise SinkBusy(f"the receiver failed {self._failures} times in a row", retry_after=remaining, is_sent=False)
         self._open_until = self._clock() + self._backoff.longest
 
     def record_success(self) -> None:

@@ -67,9 +67,13 @@ class Webhook(Sink):
         backoff: The pauses between those single requests.
         verify: The TLS verification, as in httpx.
         read_seconds: How long the body of a response is read.
+        batch: The most events of a request.
+        concurrency: The most requests at the same time. Each has events of one partition, so that those of a key arrive
+            in order.
     """
 
     batch = 100
+    is_concurrent = True
 
     def __init__(
         self,
@@ -83,6 +87,8 @@ class Webhook(Sink):
         backoff: Backoff | None = None,
         verify: Any = True,
         read_seconds: float = 1.0,
+        batch: int = 100,
+        concurrency: int = 1,
     ) -> None:
         import httpx
 
@@ -104,6 +110,8 @@ class Webhook(Sink):
         self._breaker = CircuitBreaker(check_integer("breaker", breaker, 1, 1_000_000), backoff or Backoff())
         self._verify = verify
         self._read_seconds = read_number("read_seconds", read_seconds, 3600)
+        self.batch = check_integer("batch", batch, 1, 100_000)
+        self.concurrency = check_integer("concurrency", concurrency, 1, 1_000)
         self._client: httpx.AsyncClient | None = None
 
     @property
@@ -119,7 +127,8 @@ class Webhook(Sink):
         with contextlib.suppress(SinkBusy):  # every request resolves the name again
             await resolve(self._url.host, port, self._allow)
         # A proxy from the environment would resolve the name itself.
-        self._client = httpx.AsyncClient(trust_env=False, follow_redirects=False, verify=self._verify)
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=max(20, self.concurrency))
+        self._client = httpx.AsyncClient(trust_env=False, follow_redirects=False, verify=self._verify, limits=limits)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -138,7 +147,8 @@ class Webhook(Sink):
         except (httpx.TransportError, TimeoutError, OSError) as error:
             self._breaker.record_failure()
             problem = "did not respond in time" if isinstance(error, TimeoutError) else f"cannot be reached: {error!r}"
-            raise SinkBusy(f"{self._url.host} {problem}") from error
+            is_sent = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
+            raise SinkBusy(f"{self._url.host} {problem}", is_sent=is_sent) from error
         status, text = response.status_code, await _read_message(response, self._read_seconds)
         if 200 <= status < 300:
             self._breaker.record_success()
