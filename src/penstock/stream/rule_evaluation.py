@@ -25,7 +25,8 @@ class KeyState(msgspec.Struct, frozen=True):
     last_end: datetime | None = None
     #: For how many windows in a row the condition speaks for the other state.
     streak: int = 0
-    #: The values of the previous windows, as many as the condition compares with.
+    #: The values of the previous windows, as many as the condition compares with: the baseline. Unusual values, and
+    #: those of the windows while the rule fires, do not enter it.
     before: tuple[float, ...] = ()
     #: How often the rule has fired or cleared, which tells alerts with one time apart.
     turns: int = 0
@@ -68,17 +69,20 @@ def evaluate_closed_window(
     if value is None:
         return state, None
     measure, expected = _measure(rule.condition, state.before, value)
-    after = msgspec.structs.replace(
-        state, before=(*state.before, value)[-rule.condition.over :] if rule.condition.over else ()
-    )
+    is_turning = measure is not None and _contradicts(rule.condition, state.is_firing, measure)
+    if not (is_turning or state.is_firing):
+        # A baseline that followed a surge would clear the rule at the peak.
+        state = msgspec.structs.replace(
+            state, before=(*state.before, value)[-rule.condition.over :] if rule.condition.over else ()
+        )
     if measure is None:
-        return after, None
-    if not _contradicts(rule.condition, state.is_firing, measure):
-        return msgspec.structs.replace(after, streak=0), None
+        return state, None
+    if not is_turning:
+        return msgspec.structs.replace(state, streak=0), None
     streak = state.streak + 1
     if streak < (rule.clear_after if state.is_firing else rule.fire_after):
-        return msgspec.structs.replace(after, streak=streak), None
-    return _switch(rule, after, key, row, now, value, expected)
+        return msgspec.structs.replace(state, streak=streak), None
+    return _switch(rule, state, key, row, now, value, expected)
 
 
 def evaluate_open_window(
@@ -183,11 +187,13 @@ def _message(rule: Rule, key: str, is_firing: bool, value: float | None, expecte
     kind, limit = rule.condition.kind, rule.condition.limit
     if kind == "absent":
         return f"{key}: nothing for {limit:g} s" if is_firing else f"{key} is back"
-    if not is_firing:
-        return f"{key}: {rule.value} is {value:g} again"
     if kind in ("above", "below"):
-        return f"{key}: {rule.value} is {value:g}, {kind} {limit:g}"
-    return f"{key}: {rule.value} is {value:g}, where {expected:g} was expected"
+        if is_firing:
+            return f"{key}: {rule.value} is {value:g}, {kind} {limit:g}"
+        return f"{key}: {rule.value} is {value:g} again, and it clears at {rule.condition.clear:g}"
+    if is_firing:
+        return f"{key}: {rule.value} is {value:g}, where {expected:g} was expected"
+    return f"{key}: {rule.value} is {value:g} again, where {expected:g} is expected"
 
 
 def _number(row: Mapping[str, Any], path: str) -> float | None:
