@@ -122,8 +122,8 @@ def test_firing_and_cleared_alerts_alternate(values: list[int]) -> None:
 def test_a_surge_clears_when_it_is_over_and_not_at_its_peak(fire_after: int) -> None:
     surge = [100, 104, 98, 101, 97, *[900] * 40, 100, 99]
     rules = [made(zscore(3, over=5), fire_after=fire_after), made(change(0.5, over=5), fire_after=fire_after)]
-    for rule in rules:
-        assert run(rule, surge) == [(4 + fire_after, "firing"), (45, "cleared")]
+    for surging in rules:
+        assert run(surging, surge) == [(4 + fire_after, "firing"), (45, "cleared")]
 
 
 def test_messages_have_the_value_and_the_expected_one() -> None:
