@@ -43,6 +43,9 @@ class JsonColumnDecoder:
     def decode(self, data: bytes, count: int) -> DecodedColumns:
         if not len(self.schema):
             return DecodedColumns(pa.table({"": pa.nulls(count)}).select([]), {})
+        if not count:
+            # Without lines the data is empty, and would be taken for one empty line.
+            return DecodedColumns(self.schema.empty_table(), {})
         if (uniform := self._uniform.read(data, count)) is not None:
             return DecodedColumns(uniform, {})
         try:

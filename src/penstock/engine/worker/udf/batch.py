@@ -96,7 +96,8 @@ class UdfBatch:
                 for row, error in errors.items()
             ]
             kept = [row for row, source in enumerate(sources) if source not in failed]
-            table, lines, sources = table.take(kept), [lines[row] for row in kept], [sources[row] for row in kept]
+            table = table.take(pa.array(kept, pa.int64()))
+            lines, sources = [lines[row] for row in kept], [sources[row] for row in kept]
         return DecodedItems(table, lines, sources)
 
 
