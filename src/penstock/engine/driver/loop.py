@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import psycopg
 import pyarrow as pa
+from pyspark.errors import PySparkException
 
 from penstock.core.errors import (
     DatabaseUnavailable,
@@ -21,6 +22,7 @@ from penstock.core.errors import (
     SparkFailure,
 )
 from penstock.db.retry import CONNECTION_ERRORS
+from penstock.engine.cycle.commit import CycleTooLarge
 from penstock.engine.cycle.models import CommitStats, CycleResult, SparkResult
 from penstock.engine.cycle.prepare import NoSampleEvents, PreparedQuery, prepare_query
 from penstock.engine.cycle.query_context import QueryContext
@@ -55,6 +57,8 @@ FIRST_EVENTS = 100_000
 _MAX_CYCLE_SECONDS = 1800.0
 #: The loop looks this often whether it is to stop.
 _WAIT_SECONDS = 0.5
+#: The class of SQL states for values that an expression cannot compute or a column cannot store.
+_DATA_EXCEPTION = "22"
 
 
 @dataclass
@@ -331,11 +335,12 @@ class CycleLoop:
                 self._end(error)
                 return 0.0
             search = poison_search.after_failure(cycles.load_poison_search(), plan, expired)
-            if not poison_search.is_guilty(search, plan):
+            is_value_error = _is_value_error(error)
+            if not poison_search.is_guilty(search, plan, 1 if is_value_error else None):
                 cycles.record_failure(plan, error, search)
                 # A single event is retried with backoff, since the cause may be temporary.
                 return min(0.25 * 2.0**search.tries, 5.0) if search.tries else 0.0
-            if state.given_up.is_hopeless(error):
+            if not is_value_error and state.given_up.is_hopeless(error):
                 cycles.record_failure(plan, error, search)
                 raise RepeatedFailure(
                     f"{poison_search.MAX_GIVEN_UP} events in a row failed with the same error: {error_summary(error)}. "
@@ -343,7 +348,8 @@ class CycleLoop:
                     "Fix the cause, redrive the dead letters of the stage 'cycle' and start the query again"
                 ) from error
             self._commit(cycles, cycles.dead_letter_result(plan, error, search.tries), None)
-            state.given_up.note(error)
+            if not is_value_error:
+                state.given_up.note(error)
         except Exception as second:
             self._end(second)
         return 0.0
@@ -373,6 +379,13 @@ class CycleLoop:
             or self._state.stopping.is_set()
             or now - self._last_planning < self._context.options.lease_seconds
         )
+
+
+def _is_value_error(error: BaseException) -> bool:
+    """Tell whether the values of an event are certainly the cause: a retry fails as well, and other events do not."""
+    if isinstance(error, PySparkException) and (error.getSqlState() or "").startswith(_DATA_EXCEPTION):
+        return True
+    return isinstance(error, psycopg.DataError | CycleTooLarge) or is_worker_error(error, psycopg.DataError)
 
 
 @contextmanager

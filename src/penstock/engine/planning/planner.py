@@ -210,12 +210,14 @@ class Planner:
         return self._resolve([(each, share) for each, share in zip(unread, shares, strict=True) if share])
 
     def _narrow(self, unread: list[UnreadPartition], search: PoisonSearch | None) -> tuple[list[UnreadPartition], int]:
-        """While a poison event is searched for, read only the suspected offsets."""
+        """While a poison event is searched for, read only suspected offsets."""
         limit = self._size.limit
         if search is None:
             return unread, limit
-        suspected = _up_to(unread, search.stops)
-        return (suspected, max(1, min(limit, search.limit))) if suspected else (unread, limit)
+        suspected = search.next_events([(each.partition_id, each.next_offset, each.end_offset) for each in unread])
+        if not suspected:
+            return unread, limit
+        return _up_to(unread, suspected), limit
 
     def _resolve(self, chosen: Sequence[tuple[UnreadPartition, int]]) -> list[PartitionRange]:
         """Look up the segments of the first ``share`` unread events of each partition."""

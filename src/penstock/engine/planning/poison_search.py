@@ -1,8 +1,12 @@
 """Searches for the event that fails a cycle, by bisection.
 
-A failed cycle is not committed. The same offsets are read again in smaller cycles until one event is left that fails by
-itself; it becomes a dead letter, and the other events go on. In an outer join the cause may also be an expired row that
-is emitted without a match: those are tried first, by themselves, and then the events that were read with them.
+A failed cycle is not committed. The first half of its events is read again, partition after partition. If that fails
+too, it is halved; if not, it is committed, and the other half has the cause. So about log2 n cycles fail until one
+event is left that fails by itself; it becomes a dead letter. The other events of the first failed cycle follow in
+cycles that double, since the next poison event may be near.
+
+In an outer join the cause may also be an expired row that is emitted without a match: those are tried first, by
+themselves, and then the events that were read with them.
 
 The state of the search is stored with the query, so that it survives a change of drivers.
 """
@@ -10,6 +14,7 @@ The state of the search is stored with the query, so that it survives a change o
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import msgspec
 
@@ -25,6 +30,7 @@ MAX_GIVEN_UP = 16
 class PoisonSearch(msgspec.Struct, array_like=True, frozen=True):
     """The suspected offsets, and how many events to read at once."""
 
+    #: How many of the suspected events to read at once, if it is not known that one of them is the cause.
     limit: int
     #: Suspected are the events before these offsets, by partition.
     stops: dict[int, int]
@@ -33,6 +39,30 @@ class PoisonSearch(msgspec.Struct, array_like=True, frozen=True):
     #: How many expired rows of a join to emit at once, and how many of them are suspected.
     expired_rows: int = 0
     expired_left: int = 0
+    #: The stops of the last cycle that failed: one of its events is the cause. Empty if it is found, or passed.
+    failed: dict[int, int] = {}
+
+    def next_events(self, unread: Sequence[tuple[int, int, int]]) -> dict[int, int]:
+        """Return the stops of the next cycle by partition, given the id, start and end of each unread partition.
+
+        These are the first suspected events: of the first partition all that it has, then of the next one. The result
+        is empty if no suspected event is unread.
+        """
+        for stops, limit in ((self.failed, None), (self.stops, self.limit)):
+            suspected = [
+                (partition_id, start, min(end, stops[partition_id]) - start)
+                for partition_id, start, end in unread
+                if start < min(end, stops.get(partition_id, 0))
+            ]
+            left = half(sum(events for _, _, events in suspected)) if limit is None else max(1, limit)
+            chosen: dict[int, int] = {}
+            for partition_id, start, events in suspected:
+                if left > 0:
+                    chosen[partition_id] = start + min(events, left)
+                    left -= events
+            if chosen:
+                return chosen
+        return {}
 
 
 encode = msgspec.msgpack.Encoder().encode
@@ -41,18 +71,19 @@ decode = msgspec.msgpack.Decoder(PoisonSearch).decode
 
 def after_failure(before: PoisonSearch | None, plan: CyclePlan, expired_rows: int = 0) -> PoisonSearch:
     """Narrow the search after a failed cycle, which would have emitted ``expired_rows`` expired rows of a join."""
+    failed = {each.partition_id: each.stop for each in plan.partitions}
     if expired_rows and plan.partitions:
-        stops = {each.partition_id: each.stop for each in plan.partitions}
-        return PoisonSearch(plan.events, stops, 0, _half(expired_rows), expired_rows)
+        return PoisonSearch(plan.events, failed, 0, half(expired_rows), expired_rows)
     if expired_rows:
         before = before or PoisonSearch(1, {})
         tries = before.tries if before.expired_rows else 0
         left = before.expired_left or expired_rows
         tries = tries + 1 if expired_rows == 1 else 0
-        return PoisonSearch(before.limit, before.stops, tries, _half(expired_rows), left)
+        return PoisonSearch(before.limit, before.stops, tries, half(expired_rows), left)
     if before is None or not any(each.start < before.stops.get(each.partition_id, 0) for each in plan.partitions):
-        before = PoisonSearch(0, {each.partition_id: each.stop for each in plan.partitions})
-    return PoisonSearch(_half(plan.events), before.stops, before.tries + 1 if plan.events == 1 else 0)
+        before = PoisonSearch(0, failed)
+    tries = before.tries + 1 if plan.events == 1 else 0
+    return PoisonSearch(half(plan.events), before.stops, tries, failed=failed)
 
 
 def after_success(before: PoisonSearch, plan: CyclePlan) -> PoisonSearch | None:
@@ -64,20 +95,21 @@ def after_success(before: PoisonSearch, plan: CyclePlan) -> PoisonSearch | None:
         if rest > 0:
             return PoisonSearch(before.limit, before.stops, 0, before.expired_rows * 2, rest)
         return PoisonSearch(before.limit, before.stops) if before.stops else None
-    left = dict(before.stops)
-    for each in plan.partitions:
-        if left.get(each.partition_id, 0) <= each.stop:
-            left.pop(each.partition_id, None)
-    return PoisonSearch(before.limit * 2, left) if left else None
+    reached = {each.partition_id: each.stop for each in plan.partitions}
+    left, failed = (
+        {partition_id: stop for partition_id, stop in stops.items() if reached.get(partition_id, 0) < stop}
+        for stops in (before.stops, before.failed)
+    )
+    return PoisonSearch(before.limit if failed else before.limit * 2, left, failed=failed) if left else None
 
 
-def is_guilty(suspect: PoisonSearch | None, plan: CyclePlan) -> bool:
+def is_guilty(suspect: PoisonSearch, plan: CyclePlan, tries: int | None = None) -> bool:
     """Tell whether a cycle of one event has failed so often that the event is the cause."""
     is_one = plan.events == 1 if plan.partitions else plan.expired_rows == 1
-    return suspect is not None and is_one and suspect.tries >= TRIES
+    return is_one and suspect.tries >= (TRIES if tries is None else tries)
 
 
-def _half(events: int) -> int:
+def half(events: int) -> int:
     return max(1, events // 2)
 
 
