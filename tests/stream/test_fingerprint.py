@@ -202,6 +202,35 @@ f = F()
 """
 
 
+METHOD = """
+def is_large(amount):
+    return amount > {limit}
+
+class Model:
+    def __init__(self):
+        self.limit = {field}
+
+    def predict(self, event):
+        return self.score(event["amount"])
+
+    def score(self, amount):
+        return self.check(amount) and amount > self.limit
+
+    @staticmethod
+    def check(amount):
+        return is_large(amount)
+
+f = Model().predict
+"""
+
+
+def test_hash_of_a_method_includes_the_fields_and_methods_of_a_plain_object() -> None:
+    method = METHOD.format(limit=1, field=1)
+    assert same(method, "\n\n" + method)
+    assert not same(method, METHOD.format(limit=2, field=1))
+    assert not same(method, METHOD.format(limit=1, field=2))
+
+
 def test_hash_of_a_callable_object_includes_its_methods() -> None:
     assert same(CLASS.format(1), "\n\n" + CLASS.format(1))
     assert not same(CLASS.format(1), CLASS.format(2))

@@ -26,8 +26,9 @@ _FLAGS = CO_VARARGS | CO_VARKEYWORDS | CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GE
 def code_hash(function: Callable[..., Any]) -> str:
     """Return twelve digits that depend on the code of a function, its defaults and the values it closes over.
 
-    The hash includes the functions of the same module that it calls, and the fields of a callable object. It ignores
-    docstrings and other global values. It depends on the version of Python, which determines the bytecode.
+    The hash includes the functions of the same module that it calls, and the fields and methods of a callable object
+    or of the object of a bound method. It ignores docstrings and other global values.
+    It depends on the version of Python, which determines the bytecode.
     """
     return hashlib.sha256(_CodePrinter().print(function).encode("utf-8", "backslashreplace")).hexdigest()[:12]
 
@@ -75,7 +76,7 @@ class _CodePrinter:
         if isinstance(value, functools.partial):
             return self._list("partial", map(self.print, (value.func, value.args, value.keywords)))
         if isinstance(value, MethodType):
-            return self._list("method", map(self.print, (value.__func__, value.__self__)))
+            return self._list("method", (self.print(value.__func__), self._owner(value.__self__)))
         if isinstance(value, FunctionType):
             return self._function(value)
         if isinstance(value, BuiltinFunctionType):
@@ -86,8 +87,21 @@ class _CodePrinter:
         if callable(value) and hasattr(value, "__wrapped__"):  # functools.cache, staticmethod
             return f"{type(value).__name__} of {self.print(value.__wrapped__)}"
         if callable(value) or dataclasses.is_dataclass(value):
-            return f"{self.print(type(value))} with {self.print(dict(_fields(value)))}"
+            return self._object(value)
         return f"some {type(value).__name__}"
+
+    def _owner(self, value: object) -> str:
+        """Print the object of a bound method, which may read the object's fields and call its other methods."""
+        if isinstance(value, type | ModuleType) or id(value) in self._open:
+            return self.print(value)
+        self._open.append(id(value))
+        try:
+            return self._object(value)
+        finally:
+            self._open.pop()
+
+    def _object(self, value: object) -> str:
+        return f"{self.print(type(value))} with {self.print(dict(_fields(value)))}"
 
     def _function(self, function: FunctionType) -> str:
         code = function.__code__
@@ -116,7 +130,9 @@ class _CodePrinter:
             name: method
             for base in reversed(kind.__mro__)
             if base.__module__ == kind.__module__ and base.__module__ != "builtins"
-            for name, method in vars(base).items()
+            for name, member in vars(base).items()
+            # A static method, a class method or a property wraps a function.
+            for method in (getattr(member, "__func__", getattr(member, "fget", member)),)
             if isinstance(method, FunctionType) and method.__module__ == kind.__module__
         }
         return f"class {kind.__name__} {self.print(methods)}"
