@@ -76,7 +76,7 @@ class Definition:
     steps: tuple[Step, ...] = ()
     #: The key of the windows, of one or several parts; None: the key of the event.
     key: Expression | tuple[Expression, ...] | None = None
-    #: Whether a null key and an empty one are different groups, as in SQL.
+    #: Whether a null key and an empty one are different groups.
     distinguishes_null_key: bool = False
     windows: tuple[Window, ...] = ()
     time: TimeRules = field(default_factory=TimeRules)
@@ -304,6 +304,8 @@ class Definition:
         """Group windows by another key than the event's, whatever the partitioning of the queue.
 
         Several expressions, as in ``key_by("country", "city")``, make a composite key: a JSON list of their values.
+        Events for which the expression is null have no key. An empty text is the key ``""``, two quotes, because the
+        key of an event must not be empty.
         """
         self._refuse_after_gate("key_by")
         check_no_join(self, "key_by")
@@ -314,7 +316,8 @@ class Definition:
         checked = tuple(check_expression(expression, "key_by") for expression in expressions)
         if not checked or (len(checked) > 1 and any(is_python(expression) for expression in checked)):
             raise InvalidRequest("key_by takes a field, several, or one function of an event")
-        return dataclasses.replace(self, key=checked[0] if len(checked) == 1 else checked)
+        is_single = len(checked) == 1
+        return dataclasses.replace(self, key=checked[0] if is_single else checked, distinguishes_null_key=is_single)
 
     def window_tumbling(self, *, seconds: float, **rules: Any) -> Self:
         """Add windows of one length, one after the other."""
