@@ -167,7 +167,10 @@ def _merge_rows(preaggregation: Preaggregation, table: pa.Table, is_final: bool 
     if not pc.any(is_late).as_py():
         return _group_rows(preaggregation, table, is_final)
     on_time = _group_rows(preaggregation, table.filter(pc.invert(is_late)), is_final)
-    return pa.concat_tables([on_time, _group_rows(preaggregation, table.filter(is_late), is_final, GROUP_COLUMNS)])
+    late = _group_rows(preaggregation, table.filter(is_late), is_final, GROUP_COLUMNS)
+    if on_time.schema != late.schema:
+        on_time, late = (part.cast(_widen_decimals(part.schema)) for part in (on_time, late))
+    return pa.concat_tables([on_time, late])
 
 
 def _group_rows(
@@ -192,12 +195,11 @@ def _group_rows(
         **{name: grouped.column(name) for name in by},
         **{name: grouped.column(f"{name}_{merge}") for name, merge in merges.items()},
     }
+    merged = pa.table(columns).select(preaggregation.schema.names)
     try:
-        return pa.table(columns).select(preaggregation.schema.names).cast(preaggregation.schema)
-    except pa.ArrowInvalid as error:
-        raise OverflowError(
-            f"a sum in a window has more than {MAX_DECIMAL_DIGITS} digits ({error}); declare the field as double"
-        ) from error
+        return merged.cast(preaggregation.schema)
+    except pa.ArrowInvalid:
+        return merged  # a sum has more digits; PostgreSQL stores any number
 
 
 def _widen_decimals(schema: pa.Schema) -> pa.Schema:
