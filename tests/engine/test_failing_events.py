@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 import time
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from pyspark import TaskContext
 from penstock import Context, agg
 from penstock.core.errors import RepeatedFailure
 from penstock.engine.planning import poison_search
-from tests.engine.pipelines import T0, Bench, counted, eventually, stream
+from tests.engine.pipelines import NEVER_IDLE, T0, Bench, counted, eventually, stream
 
 #: As the callables of these tests are to be called again: at once.
 AT_ONCE: dict[str, Any] = {"retry_pause_seconds": 0}
@@ -343,3 +344,135 @@ def test_events_that_are_given_up_for_different_reasons_or_not_in_a_row_are_thei
     assert not verdicts.is_hopeless(other)
     verdicts.clear()
     assert not verdicts.is_hopeless(one)
+
+
+@pytest.mark.parametrize(
+    "drop_pings",
+    [
+        pytest.param(lambda made: made.filter(lambda event: event["kind"] == "order"), id="filter"),
+        pytest.param(lambda made: made.map(lambda event: event if event["kind"] == "order" else None), id="map"),
+        pytest.param(lambda made: made.flat_map(lambda event: [event] * (event["kind"] == "order")), id="flat_map"),
+        pytest.param(lambda made: made.filter("ts > 0").filter(lambda event: event["kind"] == "order"), id="stage"),
+    ],
+)
+def test_a_function_that_drops_every_event_of_a_cycle_costs_nothing(
+    bench: Bench, drop_pings: Callable[[Any], Any]
+) -> None:
+    made = counted(drop_pings(stream())).to("totals")
+    bench.queue(partitions=1)
+    bench.push([("k", {"kind": "order", "ts": T0, "amount": 1})])
+    bench.run(made, flush=False)
+    bench.push([("k", {"kind": "ping", "ts": T0, "amount": 1})] * 40)
+    query = bench.run(made)
+
+    assert (query.status.failed_cycles, query.status.events_in) == (0, 40)
+    assert bench.letters() == []
+    assert bench.by_key("n") == {"k": 1}
+
+
+def _with_nul(count: int, poison: int) -> list[tuple[str, Any]]:
+    """Events with a text each, of which one has a character that PostgreSQL cannot store."""
+    return [
+        (f"k{n % 7}", {"ts": T0 + n % 60, "amount": 1, "s": "a\0b" if n == poison else "ab", "o": {"s": "\0"}})
+        for n in range(count)
+    ]
+
+
+def _windowed(made: Any, **aggregates: Any) -> Any:
+    made = made.window_tumbling(seconds=3600, event_time="ts", idle_flush_seconds=NEVER_IDLE)
+    return made.aggregate({"n": "count(*)", **aggregates}).to("totals")
+
+
+_VALUES: dict[str, Any] = {
+    "least": agg.min("s"),
+    "one": agg.first("s"),
+    "different": agg.count_distinct("s"),
+    "top": agg.top_k("s", 3),
+}
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(lambda made: _windowed(made, **_VALUES), id="aggregates"),
+        pytest.param(lambda made: _windowed(made.key_by("s")), id="key"),
+        pytest.param(lambda made: _windowed(made.map("ts, concat(s, '!') AS t").key_by("upper(t)")), id="computed key"),
+        pytest.param(lambda made: _windowed(made.map(lambda e: {**e, "t": [e["s"]] * 2}), t=agg.last("t")), id="map"),
+        pytest.param(
+            lambda made: made.key_by("s").window_session(gap=60, event_time="ts").aggregate({"n": "count(*)"}).to("t"),
+            id="session",
+        ),
+        pytest.param(
+            lambda made: made.key_by("s").window_tumbling(seconds=60).reduce(lambda n, event: n + 1, 0).to("t"),
+            id="reduce",
+        ),
+        pytest.param(lambda made: made.to("copies", partition="s"), id="sink key"),
+        pytest.param(lambda made: made.to("copies", partition=lambda event: event["s"]), id="sink key function"),
+    ],
+)
+def test_text_that_cannot_be_stored_is_a_dead_letter_at_once(bench: Bench, make: Callable[[Any], Any]) -> None:
+    bench.queue(partitions=4)
+    bench.push(_with_nul(2_000, 1_234))
+    query = bench.run(make(stream()))
+
+    assert (query.status.failed_cycles, query.status.events_in) == (0, 2_000)
+    (letter,) = bench.letters()
+    assert letter.data["s"] == "a\0b"
+    assert "U+0000" in letter.error
+
+
+def test_a_join_key_that_cannot_be_stored_is_a_dead_letter_at_once(bench: Bench) -> None:
+    for name in ("orders", "payments"):
+        bench.queue(name, partitions=2)
+        bench.push(_with_nul(40, 7), name)
+    rules: dict[str, Any] = {"event_time": "ts", "idle_flush_seconds": NEVER_IDLE}
+    pairs = stream().join(stream("payments"), on="s", within=(60, 60), **rules)
+    query = bench.run(pairs.map("left.amount AS a, right.amount AS b").to("pairs"))
+
+    assert query.status.failed_cycles == 0
+    assert query.status.events_out == 39 * 39
+    assert [len(bench.letters(name)) for name in ("orders", "payments")] == [1, 1]
+
+
+def test_text_that_is_not_stored_may_contain_any_character(bench: Bench) -> None:
+    bench.queue(partitions=2)
+    bench.push(_with_nul(50, 20))
+    query = bench.run(_windowed(stream().filter("s <> 'x'"), letters=agg.sum("length(s)")))
+    assert query.status.failed_cycles == 0
+    assert bench.letters() == []
+    assert sum(row["letters"] for row in bench.rows()) == 101
+
+
+def test_one_event_that_fails_its_cycle_is_found_by_bisection_over_partitions(bench: Bench) -> None:
+    bench.queue(partitions=4)
+    events = [(f"k{n % 40}", {"ts": T0, "amount": 1, "code": "x" if n == 777 else "1"}) for n in range(2_000)]
+    bench.push(events)
+    query = bench.run(counted(stream().filter("cast(code AS int) > 0")).to("totals"))
+
+    assert sum(bench.by_key("n").values()) == 1_999
+    assert [letter.data["code"] for letter in bench.letters()] == ["x"]
+    assert query.status.failed_cycles <= 13
+
+
+def test_many_events_in_a_row_whose_values_fail_do_not_stop_the_query(bench: Bench) -> None:
+    bench.queue(partitions=1)
+    codes = ["1"] * 30 + ["x"] * (poison_search.MAX_GIVEN_UP + 4) + ["1"] * 30
+    bench.push([("k", {"ts": T0, "amount": 1, "code": code}) for code in codes])
+    query = bench.run(counted(stream().filter("cast(code AS int) > 0")).to("totals"))
+
+    assert bench.by_key("n") == {"k": 60}
+    assert len(bench.letters()) == poison_search.MAX_GIVEN_UP + 4
+    assert query.status.failed_cycles < 60
+
+
+def test_members_of_an_object_that_nobody_reads_may_have_any_type(bench: Bench) -> None:
+    bench.queue(partitions=1)
+    odd: list[Any] = [[1, "a"], {"x": 1}, "text", None, [[1], {"y": 2}]]
+    bench.push([("k", {"ts": T0, "o": {"amount": 1, "deep": {"n": 2, "tags": tags}, "tags": tags}}) for tags in odd])
+    made = _windowed(stream(), total=agg.sum("o.amount"), deep=agg.sum("o.deep.n + 1"))
+    query = bench.run(made)
+
+    assert bench.letters() == []
+    assert query.status.failed_cycles == 0
+    assert bench.by_key("total") == {"k": 5}
+    assert bench.by_key("deep") == {"k": 15}

@@ -24,7 +24,8 @@ from penstock.db.pool import Database
 from penstock.db.sync import connect_for_user_sql
 from penstock.engine.arrow_csv import to_csv
 from penstock.engine.compile.events import compile_events
-from penstock.engine.compile.schema.field_types import resolve_fields, resolve_udf_stages
+from penstock.engine.compile.referenced_fields import stored_fields
+from penstock.engine.compile.schema.field_types import is_time_only, resolve_fields, resolve_udf_stages
 from penstock.engine.compile.schema.sample import SAMPLE_SIZE
 from penstock.engine.compile.split_stream import SplitStream, split_stream
 from penstock.engine.compile.windows.window_assignment import CompiledWindows, compile_windows
@@ -168,6 +169,8 @@ def _compile(stream: Definition, sample: Sequence[Event], conninfo: str, runs: b
         split.reader_steps,
         split.with_event_json,
         with_metadata=split.with_metadata,
+        stored_fields=stored_fields(split),
+        is_time_only=is_time_only(split),
         failed_events=failures,
     )
     tables = ReferenceTables(config)

@@ -143,7 +143,7 @@ def test_random_functions_affect_only_their_event(seed: int) -> None:
     chance = random.Random(seed)
     kinds = chance.choices(list(KINDS), k=chance.randint(1, 3))
     fates = chance.choice([["drop"], ["raise"], ["text"], ["drop", "raise"], ["keep", "drop"], list(FATES)])
-    events = [
+    events: list[dict[str, Any]] = [
         {"n": n, "amount": n, "name": "a", "fates": chance.choices(fates, k=len(kinds))}
         for n in range(chance.randint(1, 8))
     ]
@@ -155,3 +155,19 @@ def test_random_functions_affect_only_their_event(seed: int) -> None:
     assert sorted({failure.offset for failure in failures}) == [n for n, count in enumerate(counts) if count is None]
     if kinds == ["filter"]:
         assert decoder.dropped["filter 0"] == counts.count(0)
+
+
+@pytest.mark.parametrize("is_time_only", [True, False])
+def test_integer_times_may_become_fractional_if_no_expression_reads_them(is_time_only: bool) -> None:
+    times = [1_700_000_000, 1_700_000_000.25, 1_700_000_000_500, "soon", 1.5e9]
+    lines = [json.dumps({"n": n, "ts": time}).encode() for n, time in enumerate(times)]
+    fields = pa.schema([("n", pa.int64()), ("ts", pa.int64())])
+    config = ReadConfig("", 0, "q", fields, {1: "orders"}, "ts", 0, (), False, is_time_only=is_time_only)
+    failures: list[EventFailure] = []
+    partition = PartitionRange(1, 1, 1, "", False, [SegmentRange(1, 0, len(lines))])
+    piece = ChunkSlice(partition, 0, 0, False, ChunkColumns(b"\n".join(lines), len(lines)))
+    table = EventDecoder(config, {1: PartitionReport(1, None)}, failures).decode([piece])
+
+    whole, fractional = [1_700_000_000_000_000, 1_700_000_000_500_000], [1_700_000_000_250_000, 1_500_000_000_000_000]
+    assert sorted(table.column("__time").to_pylist()) == sorted([*whole, *(fractional if is_time_only else [])])
+    assert {failure.offset for failure in failures} == ({3} if is_time_only else {1, 3, 4})

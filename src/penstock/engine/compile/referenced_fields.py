@@ -8,12 +8,12 @@ from typing import Any, NamedTuple, TypeAlias
 from sqlglot import exp
 
 from penstock.core.errors import InvalidSql
-from penstock.engine.compile.spark_columns import column_fields
+from penstock.engine.compile.spark_columns import column_fields, spark_column_paths
 from penstock.engine.compile.split_stream import ARGUMENT_PREFIX, KEY_FIELD, SplitStream
 from penstock.engine.worker.json_values import COST_PREFIX, SINK_KEY
 from penstock.stream.definition import Definition
 from penstock.stream.expression import is_python
-from penstock.stream.sql.column_refs import bare_column, column_names
+from penstock.stream.sql.column_refs import bare_column, column_names, column_path, column_paths
 from penstock.stream.sql.parser import parse_select
 from penstock.stream.steps import Filter, FlatMap, Lookup, Map, ReferenceTable, Sql, Step, makes_columns
 
@@ -21,6 +21,8 @@ from penstock.stream.steps import Filter, FlatMap, Lookup, Map, ReferenceTable, 
 TableColumns: TypeAlias = Callable[[str, ReferenceTable], Sequence[str]]
 
 _COMPUTED_FIELDS = (ARGUMENT_PREFIX, KEY_FIELD, SINK_KEY, COST_PREFIX)
+#: Aggregates that keep values of the events.
+_VALUE_AGGREGATES = ("min", "max", "first", "last", "count_distinct", "top_k")
 _NUMERIC_AGGREGATES = ("sum", "avg", "stddev", "percentile")
 
 
@@ -81,9 +83,7 @@ class _Scope:
         self._has_event = True
 
     def refer(self, expression: Any) -> None:
-        if expression is None or is_python(expression):
-            return
-        names = column_names(expression) if isinstance(expression, str) else column_fields(expression)
+        names = _expression_fields(expression)
         self.names.update(dict.fromkeys(name for name in names if name.lower() not in self._added))
 
     def refer_to_fields(self, names: Sequence[str]) -> None:
@@ -130,6 +130,80 @@ def _parse(text: str) -> Any:
         return parse_select(text)
     except InvalidSql:
         return None  # Spark may be able to parse it
+
+
+def referenced_members(split: SplitStream, part: int = 0) -> dict[str, list[list[str]]]:
+    """The paths below each field that the Spark steps refer to; an empty path if they refer to the whole field."""
+    stream = split.stream
+    expressions: list[Any] = [*key_expressions(stream), stream.sink_key]
+    expressions += [gate.cost.expression for gate in stream.gates]
+    expressions += [aggregate.argument for aggregate in stream.aggregates.values()]
+    for step in split.by_stage()[part].steps:
+        match step:
+            case Map(expression=expression) | FlatMap(expression=expression) | Filter(condition=expression):
+                expressions.append(expression)
+            case Sql(query=query):
+                expressions.append(query)
+    members: dict[str, list[list[str]]] = {}
+    for expression in expressions:
+        if expression is None or is_python(expression):
+            continue
+        paths = column_paths(expression) if isinstance(expression, str) else spark_column_paths(expression)
+        if paths is None:
+            paths = [[name] for name in _expression_fields(expression)]
+        for path in filter(None, paths):
+            members.setdefault(path[0], []).append(path[1:])
+    if isinstance(stream.time.event_time, str):
+        field, *path = stream.time.event_time.split(".")
+        members.setdefault(field, []).append(path)
+    return members
+
+
+def stored_fields(split: SplitStream, part: int = 0) -> frozenset[str]:
+    """The fields of the reader (part 0) or the n-th stage whose text PostgreSQL stores, as it is or in another text.
+
+    These are the fields from which Spark computes keys, and aggregates that keep values.
+    """
+    parts, stream = split.by_stage(), split.stream
+    if part < len(parts) - 1:
+        return frozenset()  # a later stage decodes the fields again
+    expressions = [*key_expressions(stream), *(() if stream.windows else (stream.sink_key,))]
+    expressions += [a.argument for a in stream.aggregates.values() if a.kind in _VALUE_AGGREGATES]
+    names = {name for expression in expressions for name in _expression_fields(expression)}
+    for step in reversed(parts[part].steps):
+        if names:
+            names = _input_fields(step, names)
+    return frozenset(names)
+
+
+def _input_fields(step: Step, names: set[str]) -> set[str]:
+    """The fields before a step from which it computes the named fields, and perhaps others."""
+    match step:
+        case Map(expression=str(text)):
+            tree = _parse(text)
+            return set(column_names(text)) if tree is None else _selected_fields(tree, names)
+        case Map(expression=expression) | FlatMap(expression=expression):
+            return set(_expression_fields(expression))
+        case Sql(query=query):
+            return set(column_names(query))
+    return names
+
+
+def _selected_fields(tree: Any, names: set[str]) -> set[str]:
+    lowered = {name.lower() for name in names}
+    selected: set[str] = set()
+    for column in tree.selects:
+        if column.is_star:
+            selected |= names
+        elif column.alias_or_name.lower() in lowered:
+            selected.update(path[0] for node in column.find_all(exp.Column) if (path := column_path(node)))
+    return selected
+
+
+def _expression_fields(expression: Any) -> list[str]:
+    if expression is None or is_python(expression):
+        return []
+    return column_names(expression) if isinstance(expression, str) else column_fields(expression)
 
 
 def numeric_fields(stream: Definition) -> set[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pyspark.sql import Column
 
-from penstock.stream.sql.column_refs import StructReference, column_names, struct_references
+from penstock.stream.sql.column_refs import StructReference, column_names, column_paths, struct_references
 
 
 def column_fields(column: Column) -> list[str]:
@@ -15,6 +15,17 @@ def column_fields(column: Column) -> list[str]:
     for reference in _references(column):
         names += column_names(reference) if isinstance(reference, str) else reference[:1]
     return list(dict.fromkeys(names))
+
+
+def spark_column_paths(column: Column) -> list[list[str]] | None:
+    """Return the dotted columns that a Column refers to; None if they are not known."""
+    paths: list[list[str]] = []
+    for reference in _references(column):
+        found = column_paths(reference) if isinstance(reference, str) else [reference]
+        if found is None:
+            return None
+        paths += found
+    return paths
 
 
 def column_struct_references(column: Column, struct: str) -> list[StructReference]:

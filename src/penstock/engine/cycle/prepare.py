@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame
 from penstock.core.errors import Conflict, InvalidRequest
 from penstock.engine.compile.events import compile_events
 from penstock.engine.compile.preaggregation import plan_preaggregation
-from penstock.engine.compile.referenced_fields import referenced_fields
-from penstock.engine.compile.schema.field_types import resolve_fields, resolve_udf_stages
+from penstock.engine.compile.referenced_fields import referenced_fields, stored_fields
+from penstock.engine.compile.schema.field_types import is_time_only, resolve_fields, resolve_udf_stages
 from penstock.engine.compile.schema.sample import SAMPLE_SIZE
 from penstock.engine.compile.split_stream import split_stream
 from penstock.engine.compile.windows.window_assignment import compile_windows
@@ -103,6 +103,8 @@ def _prepare_stream(
         split.reader_steps,
         split.with_event_json,
         with_metadata=split.with_metadata,
+        stored_fields=stored_fields(split),
+        is_time_only=is_time_only(split),
     )
     references = ReferenceTables(config)
     schema, types = resolve_fields(spark, split, references, stored_types or {}, sample)

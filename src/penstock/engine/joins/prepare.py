@@ -10,7 +10,13 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from penstock.engine.compile.schema.field_types import parse_spark_type, resolve_fields, resolve_udf_stages
+from penstock.engine.compile.referenced_fields import stored_fields
+from penstock.engine.compile.schema.field_types import (
+    is_time_only,
+    parse_spark_type,
+    resolve_fields,
+    resolve_udf_stages,
+)
 from penstock.engine.compile.spark_columns import column_struct_references
 from penstock.engine.compile.split_stream import SplitStream, split_stream
 from penstock.engine.joins.inputs import SIDES, JoinInput, input_streams, is_json_type
@@ -72,6 +78,8 @@ def prepare_join(
             with_event_json=input_split.with_event_json,
             stage=_RIGHT_STAGES * side,
             with_metadata=input_split.with_metadata,
+            stored_fields=stored_fields(input_split),
+            is_time_only=is_time_only(input_split),
         )
         references = tables.with_config(config)
         empty = spark.createDataFrame([], from_arrow_schema(config.output_schema))

@@ -14,7 +14,7 @@ from penstock.engine.worker.chunk_reader import ChunkSlice
 from penstock.engine.worker.event_failure import EventFailure
 from penstock.engine.worker.event_metadata import EventMetadata
 from penstock.engine.worker.event_time import NO_TIME, EventTimes, parse_event_time, parse_event_times
-from penstock.engine.worker.json_columns import JsonColumnDecoder
+from penstock.engine.worker.json_columns import DEFAULT_NUMBER, JsonColumnDecoder
 from penstock.engine.worker.read_config import EVENT_JSON, METADATA, ReadConfig
 from penstock.engine.worker.reports import PartitionReport
 from penstock.engine.worker.udf.batch import UdfBatch, UdfItem
@@ -47,7 +47,10 @@ class EventDecoder:
         self._time_path = config.event_time.split(".") if isinstance(config.event_time, str) else None
         if self._time_path is not None and not config.steps and self._time_path[0] not in config.fields.names:
             raise ValueError(f"the type of {self._time_path[0]!r} is not known")
-        self._decoder = JsonColumnDecoder(pa.schema([*config.fields, *config.validated_fields]))
+        self._decoder = JsonColumnDecoder(pa.schema([*config.fields, *config.validated_fields]), config.stored_fields)
+        self._time_decoder: JsonColumnDecoder | None = None
+        if config.is_time_only and self._time_path is not None and not config.steps:
+            self._time_decoder = _fractional_time_decoder(self._decoder, self._time_path[0])
 
     def decode(self, slices: Sequence[ChunkSlice]) -> pa.Table:
         """Decode the events of the slices, without those that fail."""
@@ -62,12 +65,17 @@ class EventDecoder:
     def _decode_columns(self, metadata: EventMetadata, data: bytes) -> _DecodedFields:
         rows = len(metadata.offsets)
         table, errors = self._decoder.decode(data, rows)
+        if errors and self._time_decoder is not None:
+            table, errors = self._time_decoder.decode(data, rows)
         for row, error in errors.items():
             self._add_failure(metadata, row, "parse", error)
         times, time_errors = self._read_times(metadata, table)
         for row, error in time_errors.items():
             if row not in errors:
                 self._add_failure(metadata, row, "event time", error)
+        if table.schema != self._decoder.schema:
+            # Spark does not read the field of the event time.
+            table = table.cast(self._decoder.schema, safe=False)
         if self._config.with_event_json:
             table = table.append_column(EVENT_JSON, pa.array(data.decode().split("\n"), pa.string()))
         failed = errors.keys() | time_errors.keys()
@@ -178,6 +186,14 @@ class EventDecoder:
 
     def _add_failure(self, metadata: EventMetadata, row: int, stage: str, error: str) -> None:
         self._failures.append(EventFailure(*metadata.event_ref(row), stage, error))
+
+
+def _fractional_time_decoder(decoder: JsonColumnDecoder, name: str) -> JsonColumnDecoder | None:
+    """A decoder that accepts decimals in an integer field; None if the field is not one."""
+    index = decoder.schema.get_field_index(name)
+    if decoder.schema.field(index).type != pa.int64():
+        return None
+    return JsonColumnDecoder(decoder.schema.set(index, pa.field(name, DEFAULT_NUMBER)), decoder.stored_fields)
 
 
 def _read_path(value: Any, path: Sequence[str]) -> Any:

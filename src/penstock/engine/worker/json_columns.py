@@ -24,6 +24,7 @@ _decode_exact = msgspec.json.Decoder(float_hook=decimal.Decimal).decode
 _NUMERAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 #: A fifth faster here than Arrow's default pool.
 _MEMORY_POOL = pa.system_memory_pool()
+_ESCAPED_NUL = rb"\u0000"
 
 
 class DecodedColumns(NamedTuple):
@@ -34,13 +35,21 @@ class DecodedColumns(NamedTuple):
 
 
 class JsonColumnDecoder:
-    def __init__(self, schema: pa.Schema) -> None:
+    def __init__(self, schema: pa.Schema, stored_fields: frozenset[str] = frozenset()) -> None:
         self.schema = schema
+        #: Fields whose text goes to PostgreSQL, which cannot store the character U+0000.
+        self.stored_fields = stored_fields
         self._uniform = UniformJsonReader(schema)
         read_schema = pa.schema([(field.name, _widen_decimals(field.type)) for field in schema])
         self._parse_options = pj.ParseOptions(explicit_schema=read_schema, unexpected_field_behavior="ignore")
 
     def decode(self, data: bytes, count: int) -> DecodedColumns:
+        decoded = self._decode(data, count)
+        if self.stored_fields and _ESCAPED_NUL in data:
+            self._find_unstorable(data, decoded)
+        return decoded
+
+    def _decode(self, data: bytes, count: int) -> DecodedColumns:
         if not len(self.schema):
             return DecodedColumns(pa.table({"": pa.nulls(count)}).select([]), {})
         if not count:
@@ -98,6 +107,16 @@ class JsonColumnDecoder:
             else:
                 middle = len(rows) // 2
                 pending += [rows[:middle], rows[middle:]]
+
+    def _find_unstorable(self, data: bytes, decoded: DecodedColumns) -> None:
+        """Add the errors of events with the character U+0000 in a stored field. JSON can only contain its escape."""
+        rows = [row for row, line in enumerate(data.split(b"\n")) if _ESCAPED_NUL in line]
+        events = decoded.table.take(pa.array(rows, pa.int64()))
+        for name in sorted(self.stored_fields & set(self.schema.names)):
+            for row, value in zip(rows, events.column(name).to_pylist(), strict=True):
+                if _contains_nul(value):
+                    reason = "contains the character U+0000, which PostgreSQL cannot store; remove it"
+                    decoded.errors.setdefault(row, f"field {name!r}: {reason}")
 
     def _find_error(self, line: bytes) -> str | None:
         try:
@@ -174,6 +193,14 @@ def _find_member_error(value: dict[str, Any], fields: Iterable[pa.Field], locati
         if member is not None and (error := _find_type_error(member, field.type)):
             return f"{location} {field.name!r}: {error}"
     return None
+
+
+def _contains_nul(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(map(_contains_nul, value.values()))
+    if isinstance(value, list):
+        return any(map(_contains_nul, value))
+    return isinstance(value, str) and "\0" in value
 
 
 def _describe(value: Any) -> str:

@@ -58,6 +58,10 @@ class ReadConfig:
     failed_events: Accumulator[list[EventFailure]] | None = None
     #: Fields that a later step extracts from the whole event. The reader decodes them to find events of another type.
     validated_fields: pa.Schema = EMPTY_SCHEMA
+    #: Fields that keys and aggregates are computed from. Their text is stored in PostgreSQL.
+    stored_fields: frozenset[str] = frozenset()
+    #: True if the field of the event time is used for nothing else. Then it may have decimals if it is an integer.
+    is_time_only: bool = False
 
     @property
     def output_schema(self) -> pa.Schema:

@@ -30,6 +30,26 @@ def column_names(text: str) -> list[str]:
     return list(dict.fromkeys(name for _, name in sorted(names, key=lambda each: each[0])))
 
 
+def column_paths(text: str) -> list[list[str]] | None:
+    """Return the dotted columns that an expression, a select list or a query may refer to; None if it is not parsed."""
+    try:
+        tree = parse_select(text)
+    except InvalidSql:
+        return None
+    tables = {table.alias_or_name.lower() for table in tree.find_all(exp.Table)}
+    paths = []
+    for column in tree.find_all(exp.Column):
+        path = column_path(column)
+        if not tables or len(path) == 1:
+            paths.append(path)
+        elif path[0].lower() in tables:
+            paths.append(path[1:])
+        else:
+            # The first name may be a subquery or a struct.
+            paths += [path, path[1:]]
+    return paths
+
+
 def bare_column(text: str) -> str | None:
     """Return the name of the column if an expression is a column and nothing else."""
     try:

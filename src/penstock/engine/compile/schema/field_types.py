@@ -15,7 +15,12 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from pyspark.sql.types import StructType
 
 from penstock.core.errors import InvalidRequest
-from penstock.engine.compile.referenced_fields import numeric_fields, referenced_fields
+from penstock.engine.compile.referenced_fields import (
+    numeric_fields,
+    referenced_fields,
+    referenced_members,
+    stored_fields,
+)
 from penstock.engine.compile.schema.sample import run_reader_udfs, run_stage
 from penstock.engine.compile.schema.schema_inference import infer_types
 from penstock.engine.compile.spark_steps import lookup_columns
@@ -48,10 +53,16 @@ def resolve_fields(
     inferred = infer_types(run_reader_udfs(spark, split, sample), undeclared) if undeclared else {}
     if time_field in undeclared and inferred.get(time_field) == DEFAULT_NUMBER:
         inferred[time_field] = pa.int64() if _has_only_integers(sample, time_field) else pa.float64()
-    types = _resolve_types(split, names, certain, declared, inferred, warn_assumed_string)
+    types = _resolve_types(split, 0, names, certain, declared, inferred, warn_assumed_string)
     if time_field is not None:
         types.setdefault(time_field, pa.string())
     return pa.schema(list(types.items())), {name: _spark_type(kind) for name, kind in types.items()}
+
+
+def is_time_only(split: SplitStream) -> bool:
+    """True if a field is the event time and no expression refers to it."""
+    time_field = _time_field(split)
+    return time_field is not None and time_field not in referenced_fields(split).names
 
 
 def warn_assumed_string(name: str) -> None:
@@ -99,16 +110,21 @@ def resolve_udf_stages(
         inferred: dict[str, pa.DataType | None] = {}
         if sample and any(name not in declared for name in names):
             inferred = infer_types(run_stage(stage, steps[:index], reader, references, sample), names)
-        types = _resolve_types(split, names, certain, declared, inferred, partial(_warn_assumed_stage_string, stage))
+        types = _resolve_types(
+            split, part, names, certain, declared, inferred, partial(_warn_assumed_stage_string, stage)
+        )
         is_stored = [name for name in types if split.stream.windows or inferred.get(name) is not None]
         types_to_store.update({f"{prefix}{name}": _spark_type(types[name]) for name in is_stored})
-        steps[index] = dataclasses.replace(stage, fields=pa.schema(list(types.items())))
+        steps[index] = dataclasses.replace(
+            stage, fields=pa.schema(list(types.items())), stored_fields=stored_fields(split, part)
+        )
         input_fields = list(types)
     return dataclasses.replace(split, spark_steps=tuple(steps)), types_to_store
 
 
 def _resolve_types(
     split: SplitStream,
+    part: int,
     names: Sequence[str],
     certain: Collection[str],
     declared: Mapping[str, str],
@@ -117,6 +133,7 @@ def _resolve_types(
 ) -> dict[str, pa.DataType]:
     """The types of those names that are certainly fields. ``warn`` is called for types that are assumed."""
     types: dict[str, pa.DataType] = {}
+    members = referenced_members(split, part)
     for name in names:
         kind = parse_spark_type(name, declared[name]) if name in declared else inferred.get(name)
         if kind is None and name in certain:
@@ -124,8 +141,24 @@ def _resolve_types(
             if kind == pa.string():
                 warn(name)
         if kind is not None:
-            types[name] = kind
+            types[name] = _prune(kind, members.get(name, [[]]))
     return types
+
+
+def _prune(kind: pa.DataType, paths: Sequence[Sequence[str]]) -> pa.DataType:
+    """The type without members of structs that no path leads to: what nobody reads must not make an event invalid."""
+    if not all(paths):
+        return kind
+    if pa.types.is_list(kind):
+        return pa.list_(_prune(kind.value_type, paths))
+    if not pa.types.is_struct(kind):
+        return kind
+    kept = []
+    for member in kind:
+        inner = [path[1:] for path in paths if path[0].lower() == member.name.lower()]
+        if inner:
+            kept.append(member.with_type(_prune(member.type, inner)))
+    return pa.struct(kept) if kept else kind
 
 
 def _warn_assumed_stage_string(stage: UdfStage, name: str) -> None:

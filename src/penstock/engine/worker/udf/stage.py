@@ -54,6 +54,8 @@ class UdfStage:
     copied_fields: frozenset[str] = frozenset()
     #: Fields that a later step extracts from the whole event. The stage decodes them to find events of another type.
     validated_fields: pa.Schema = EMPTY_SCHEMA
+    #: Fields that keys and aggregates are computed from. Their text is stored in PostgreSQL.
+    stored_fields: frozenset[str] = frozenset()
 
     @property
     def output_schema(self) -> pa.Schema:
@@ -88,7 +90,7 @@ class UdfStage:
         return decode_rows(table, fields, table.column(EVENT_JSON).to_pylist() if self.reads_event_json else None)
 
     def _run_task(self, config: ReadConfig, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        decoder = JsonColumnDecoder(pa.schema([*(self.fields or []), *self.validated_fields]))
+        decoder = JsonColumnDecoder(pa.schema([*(self.fields or []), *self.validated_fields]), self.stored_fields)
         schema = self.output_schema
         copied = [name for name in schema.names if name in SYSTEM_COLUMNS.names or name == METADATA]
         report = TaskReport([], [], {})
