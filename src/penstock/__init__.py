@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from penstock.client.queue import QueueHandle
     from penstock.client.transaction import Transaction
     from penstock.engine.query import Query
+    from penstock.engine.result_rows import QueryRows
     from penstock.engine.stream import Stream
     from penstock.log.dead_letters.models import DeadLetter, DeadLetterEdit, Redrive
     from penstock.log.event import Event
@@ -72,6 +73,7 @@ _MODULES = {
     "penstock.client.queue": ("QueueHandle",),
     "penstock.client.transaction": ("Transaction",),
     "penstock.engine.query": ("Query",),
+    "penstock.engine.result_rows": ("QueryRows",),
     "penstock.engine.stream": ("Stream",),
     "penstock.log.dead_letters.models": ("DeadLetter", "DeadLetterEdit", "Redrive"),
     "penstock.log.event": ("Event",),
@@ -122,6 +124,7 @@ __all__ = [
     "Query",
     "QueryChanged",
     "QueryError",
+    "QueryRows",
     "Queue",
     "QueueFull",
     "QueueHandle",

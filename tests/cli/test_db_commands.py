@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from penstock.db import migrate
 from tests.cli.command_line import CommandLine
 
 UNREACHABLE = "postgresql://localhost:1/nowhere"
+needs_psql = pytest.mark.skipif(shutil.which("psql") is None, reason="psql is not installed")
 
 
 @pytest.fixture
@@ -114,3 +116,28 @@ def test_start_and_stop_reject_a_database_url(cli: CommandLine) -> None:
         code, line = cli.error("db", command)
         assert code == 2
         assert "--data-dir" in line
+
+
+@needs_psql
+@pytest.mark.slow
+def test_psql_runs_on_the_database_and_finds_results(cli: CommandLine) -> None:
+    with cli.start("db", "psql", "--", "-Atc", "SELECT current_database(); SHOW search_path") as process:
+        output, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    name, search_path = output.splitlines()
+    assert name in str(cli.database_url)
+    assert search_path.split(",")[0] == "penstock_live"
+
+
+@needs_psql
+@pytest.mark.slow
+def test_psql_passes_its_exit_code_on(cli: CommandLine) -> None:
+    with cli.start("db", "psql", "--", "-c", "SELECT 1/0") as process:
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "division by zero" in errors
+
+
+def test_missing_psql_is_reported(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert "psql is not installed: install" in cli.error("db", "psql")[1]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+import signal
 from typing import Any
 
 import psycopg
@@ -188,3 +190,31 @@ def test_query_names_are_completed(cli: CommandLine) -> None:
     with cli.start() as process:
         output, _ = process.communicate(timeout=30)
     assert output.split() == ["orders_5s"]
+
+
+def test_rows_prints_the_windows(cli: CommandLine) -> None:
+    heading, row = cli.ok("query", "rows", "orders_5s").splitlines()
+    assert heading.split() == ["key", "window_start", "window_end", "count", "updated_at"]
+    assert row.split()[:6] == ["ada", "2026-01-31", "12:00:00Z", "2026-01-31", "12:00:05Z", "4"]
+    (row,) = cli.json_lines("query", "rows", "orders_5s", "--current")
+    assert (row["key"], row["count"], row["window_end"]) == ("ada", 4, "2026-01-31T12:00:05Z")
+    assert cli.json_lines("query", "rows", "orders_5s", "--history", "--since", "1h") == []
+    assert cli.json_lines("query", "rows", "orders_5s", "--key", "bob") == []
+
+
+def test_rows_refuses_an_unknown_query_and_contradictory_options(cli: CommandLine) -> None:
+    assert cli.error("query", "rows", "nothing")[0] == 3
+    assert "exclude each other" in cli.error("query", "rows", "orders_5s", "--current", "--history")[1]
+
+
+@pytest.mark.slow
+def test_rows_watch_prints_changes_until_interrupted(cli: CommandLine) -> None:
+    with cli.start("query", "rows", "orders_5s", "--watch", "--json") as process:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["count"] == 4
+        with psycopg.connect(str(cli.database_url)) as conn:
+            conn.execute("UPDATE penstock.state_1 SET a0 = 5")
+        assert json.loads(process.stdout.readline())["count"] == 5
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+    assert (process.returncode, errors) == (130, "")

@@ -162,9 +162,12 @@ def test_users_online_of_a_running_query(bench: Bench) -> None:
         .window_sliding(size=60, slide=10, event_time="ts", allowed_lateness_seconds=5, idle_flush_seconds=NEVER_IDLE)
         .aggregate({"users": agg.count_distinct("user"), "count": agg.count()})
     )
-    bench.run(online, "online", flush=False)
+    query = bench.run(online, "online", flush=False)
     # The last event is at 94 s, so the newest window that has ended is the one from 30 s to 90 s.
     rows = bench.rows("online_current", "penstock_live")
     assert [(row["key"], row["users"], row["count"]) for row in rows] == [("site0", 7, 30), ("site1", 7, 30)]
     assert {row["window_end"].timestamp() for row in rows} == {pipelines.T0 + 90}
     assert rows[0].keys() == bench.live("online")[0].keys()
+    assert query.rows(current=True) == rows, "a query that has ended has rows too"
+    with bench.running(online, "online") as running:
+        assert [row["users"] for row in running.rows(key="site1", current=True)] == [7]

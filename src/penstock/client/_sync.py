@@ -250,6 +250,8 @@ class SyncPenstock(SyncWrapper[Penstock]):
     transaction = wrapping(Penstock.transaction, lambda: SyncTransaction)
     queues = blocking(Penstock.queues)
     groups = blocking(Penstock.groups)
+    live = blocking(Penstock.live)
+    history = blocking(Penstock.history)
     push = blocking(Penstock.push)
     ack = blocking(Penstock.ack)
     renew = blocking(Penstock.renew)

@@ -21,10 +21,11 @@ from penstock.client.queue import QueueHandle
 from penstock.client.session import ClientSession
 from penstock.client.transaction import Transaction
 from penstock.core.clock import Clock
-from penstock.core.errors import InvalidOption, InvalidRequest
-from penstock.core.names import check_name
-from penstock.core.option_checks import check_number
+from penstock.core.errors import InvalidOption, InvalidRequest, short_repr
+from penstock.core.names import check_key, check_name
+from penstock.core.option_checks import check_flag, check_number
 from penstock.db.user_connection import UserConnection
+from penstock.engine.result_rows import QueryRows, ResultView, RowRequest, read_rows
 from penstock.log.event import Event
 from penstock.log.queue import Queue
 from penstock.log.queue_info import GroupInfo
@@ -134,6 +135,60 @@ class Penstock:
         """Return all groups, or those of a queue, with their lag."""
         return await self._session.transport.groups(queue)
 
+    async def live(self, query: str, *, key: str | None = None, current: bool = False) -> QueryRows:
+        """Return the open windows of a query, as in the view ``penstock_live.<query>``.
+
+        ::
+
+            for row in await q.live("orders_5s"):
+                print(row["key"], row["window_start"], row["total"])
+            frame = (await q.live("orders_5s", current=True)).to_pandas()
+
+        Args:
+            query: The query's id.
+            key: Only the windows of this key.
+            current: Only the current window of each key, as in the view ``penstock_live.<query>_current``.
+        """
+        view: ResultView = "current" if check_flag("current", current) else "live"
+        return await self._rows(RowRequest(check_name(query, "query"), view, None if key is None else check_key(key)))
+
+    async def history(
+        self,
+        query: str,
+        *,
+        key: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        include_open: bool = False,
+    ) -> QueryRows:
+        """Return the closed windows of a query, as in the view ``penstock_history.<query>``, by their end.
+
+        ::
+
+            january = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 2, 1, tzinfo=UTC)
+            rows = await q.history("usage", since=january[0], until=january[1])
+            table = rows.to_arrow()
+
+        Args:
+            query: The query's id.
+            key: Only the windows of this key.
+            since: Only windows that end after this time.
+            until: Only windows that end at this time or before.
+            include_open: Also the open windows, whose values can still change.
+        """
+        request = RowRequest(
+            check_name(query, "query"),
+            "history",
+            None if key is None else check_key(key),
+            _check_time("since", since),
+            _check_time("until", until),
+            include_open=check_flag("include_open", include_open),
+        )
+        return await self._rows(request)
+
+    async def _rows(self, request: RowRequest) -> QueryRows:
+        return await read_rows(self._session.transport.result_rows, request)
+
     async def push(
         self, events: Mapping[str, EventsToPush], idempotency_key: str | None = None
     ) -> dict[str, PushResult]:
@@ -191,6 +246,12 @@ class Penstock:
     async def upkeep(self) -> Upkeep:
         """Run the maintenance of segments and partitions now. An open client runs it every few seconds."""
         return await self._session.transport.upkeep()
+
+
+def _check_time(option: str, moment: object) -> datetime | None:
+    if moment is None or (isinstance(moment, datetime) and moment.tzinfo is not None):
+        return moment
+    raise InvalidOption(f"{option} must be a datetime with a time zone, not {short_repr(moment)}", option=option)
 
 
 def _read_context(context: object) -> dict[str, Any]:

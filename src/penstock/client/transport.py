@@ -14,6 +14,7 @@ from penstock.core.clock import Clock
 from penstock.core.settings import Settings
 from penstock.db.pool import Database
 from penstock.engine.gates.admin import GateAdmin, GateChange, GateInfo
+from penstock.engine.result_rows import RowPage, RowRequest, read_page
 from penstock.log.dead_letters.models import DeadLetterEdit, DeadLetterFilter, Redrive
 from penstock.log.dead_letters.redrive import REDRIVE_LIMIT
 from penstock.log.log import Log
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class DatabaseTransport(Log):
-    """The log, mappings of dead letters, and the gates of queries."""
+    """The log, mappings of dead letters, and the gates and results of queries."""
 
     def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
         super().__init__(Database(settings), clock=clock, retry_seconds=settings.retry_seconds)
@@ -46,6 +47,9 @@ class DatabaseTransport(Log):
 
     async def hold_gate(self, query: str, key: str | None, seconds: float) -> None:
         await self.change_gate(query, GateChange(key=key, hold_seconds=seconds))
+
+    async def result_rows(self, request: RowRequest) -> RowPage:
+        return await read_page(self.database, request)
 
 
 Transport: TypeAlias = "DatabaseTransport | HttpTransport"

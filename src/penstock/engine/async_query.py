@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from penstock.engine.query import Query
+    from penstock.engine.result_rows import QueryRows
     from penstock.engine.status import Status
 
 
@@ -28,6 +29,10 @@ class AsyncQuery:
     @property
     def is_running(self) -> bool:
         return self._query.is_running
+
+    async def rows(self, *, key: str | None = None, current: bool = False) -> QueryRows:
+        """Return the open windows, as ``penstock_live`` has them; with ``current``, the current one of each key."""
+        return await asyncio.to_thread(lambda: self._query.rows(key=key, current=current))
 
     async def wait(self, timeout: float | None = None) -> bool:
         """Wait until the query has ended; raises the error that ended it. Returns False after a timeout."""

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import partial
 from typing import ClassVar
 from uuid import uuid4
 
@@ -28,7 +29,7 @@ from penstock.core.errors import (
     PlanningFailed,
     SparkFailure,
 )
-from penstock.core.event_loop import EventLoopThread
+from penstock.core.event_loop import EventLoopClosed, EventLoopThread
 from penstock.core.settings import Settings
 from penstock.core.tracing import flush_spans, get_tracer_provider
 from penstock.db.pool import Database
@@ -42,6 +43,7 @@ from penstock.engine.driver.loop import CycleLoop, RunState
 from penstock.engine.gates.validation import check_gate_queues
 from penstock.engine.options import RunOptions
 from penstock.engine.registry import RegisteredQuery, Registry
+from penstock.engine.result_rows import QueryRows, RowRequest, read_page, read_rows
 from penstock.engine.spark.errors import error_summary
 from penstock.engine.spark.session import new_session, spark_session
 from penstock.engine.status import Status
@@ -134,6 +136,20 @@ class Query:
     def ask_to_stop(self) -> None:
         """Let the query end after its current cycle, without waiting for that."""
         self._state.stopping.set()
+
+    def rows(self, *, key: str | None = None, current: bool = False) -> QueryRows:
+        """Return the open windows, as ``penstock_live`` has them; with ``current``, the current one of each key.
+
+        Works after the query has ended, too. ``Penstock.history`` returns closed windows.
+        """
+        request = RowRequest(self.name, "current" if current else "live", key)
+        with suppress(EventLoopClosed):
+            return self._event_loop.run(read_rows(partial(read_page, self._database), request))
+        loop = EventLoopThread(f"penstock rows of {self.name}")
+        try:
+            return loop.run(_read_rows(self._settings, request))
+        finally:
+            loop.close()
 
     @property
     def is_running(self) -> bool:
@@ -302,6 +318,11 @@ class Query:
         if warm is not None:
             warm.close()
         return None, None
+
+
+async def _read_rows(settings: Settings, request: RowRequest) -> QueryRows:
+    async with Database(settings) as database:
+        return await read_rows(partial(read_page, database), request)
 
 
 def _explain(error: BaseException) -> BaseException:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import os
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,6 +16,9 @@ from penstock.cli.session import CommandSession
 if TYPE_CHECKING:
     from penstock.core.settings import Settings
     from penstock.db.pool import Connection
+
+#: The schemas that psql searches, so that results need no schema.
+_SEARCH_PATH = "penstock_live,penstock_history,penstock,public"
 
 app = typer.Typer(help="The database: its schema, its roles, and the embedded PostgreSQL.")
 
@@ -67,6 +72,47 @@ async def status(
         or status_fields["current"] != status_fields["target"]
     ):
         raise typer.Exit(FAILED)
+
+
+@command(
+    app,
+    "psql",
+    examples=[
+        "penstock db psql",
+        "penstock db psql -- -c 'SELECT * FROM orders_5s_current'",
+        "penstock db psql -- --csv -c 'TABLE penstock.lag' > lag.csv",
+    ],
+)
+async def psql(
+    session: CommandSession,
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="ARGUMENTS", help="Arguments of psql, after `--`.", show_default=False),
+    ] = None,
+) -> None:
+    """Open psql on the database. The results of queries need no schema: `SELECT * FROM orders_5s`.
+
+    Starts the embedded PostgreSQL if that is the database, and keeps it running meanwhile.
+    """
+    import asyncio
+    import shutil
+
+    from penstock.core.errors import ConfigurationError
+
+    program = shutil.which("psql")
+    if program is None:
+        raise ConfigurationError(
+            "psql is not installed: install the client programs of PostgreSQL (postgresql-client, or libpq with "
+            "Homebrew). The SQL page of `penstock console` needs none"
+        )
+    async with session.log() as log:
+        process = await asyncio.create_subprocess_exec(
+            program, *(arguments or []), env=_psql_environment(log.database.conninfo)
+        )
+        with _ignore_interrupts():
+            code = await process.wait()
+    if code:
+        raise typer.Exit(code if code > 0 else FAILED)
 
 
 @command(app, "compat", examples=["penstock db compat"])
@@ -237,3 +283,27 @@ async def _read_schema(settings: Settings, url: str | None) -> dict[str, Any]:
         "target": schema.target,
         "pending": [str(migration) for migration in schema.pending],
     }
+
+
+def _psql_environment(conninfo: str) -> dict[str, str]:
+    """Return the environment in which psql connects to a database. Arguments would show the password to other users."""
+    from psycopg import pq
+
+    environment = {name: value for name, value in os.environ.items() if name != "PGSERVICE"}
+    for option in pq.Conninfo.parse(conninfo.encode()):
+        if option.val is not None and option.envvar is not None:
+            environment[option.envvar.decode()] = option.val.decode()
+    options = environment.get("PGOPTIONS", "")
+    if "search_path" not in options:
+        environment["PGOPTIONS"] = f"{options} -c search_path={_SEARCH_PATH}".strip()
+    return environment
+
+
+@contextmanager
+def _ignore_interrupts() -> Iterator[None]:
+    """Leave Ctrl-C to the child process: in psql it cancels a statement."""
+    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)

@@ -13,7 +13,7 @@ from penstock.cli.command import command
 from penstock.cli.commands.queue import Yes
 from penstock.cli.completion import query_names
 from penstock.cli.session import CommandSession
-from penstock.cli.times import format_time
+from penstock.cli.times import format_time, parse_time
 from penstock.core.formatting import duration, number
 
 if TYPE_CHECKING:
@@ -141,6 +141,66 @@ async def cycles(
     numbers = ("cycle", "events", "out", "windows", "late", "dead", "ms")
     rows = [_row(cycle) for cycle in reversed(records)]
     session.out.table((*numbers, "planned", "state"), rows, right=numbers)
+
+
+@command(
+    app,
+    "rows",
+    examples=[
+        "penstock query rows orders_5s",
+        "penstock query rows online --current --watch",
+        "penstock query rows usage --history --since 2026-01-01T00:00:00Z --until 2026-02-01T00:00:00Z --json",
+    ],
+)
+async def rows(
+    session: CommandSession,
+    query: QueryName,
+    current: Annotated[bool, typer.Option("--current", help="Only the current window of each key.")] = False,
+    history: Annotated[bool, typer.Option("--history", help="The closed windows.")] = False,
+    key: Annotated[
+        str | None, typer.Option("--key", metavar="KEY", help="Only the windows of this key.", show_default="all")
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--since",
+            metavar="TIME",
+            help="Only windows that end after this time: 2h for two hours ago.",
+            show_default="the first",
+        ),
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            "--until", metavar="TIME", help="Only windows that end at this time or before.", show_default="the last"
+        ),
+    ] = None,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, metavar="N", help="Print only the last N rows; not with --json.")
+    ] = 50,
+    watch: Annotated[bool, typer.Option("--watch", help="Print the rows again whenever they change.")] = False,
+) -> None:
+    """Print the result of a query: its open windows, the current one of each key, or the closed ones.
+
+    With `--json`, print each row as a JSON document, and with `--watch` only the rows that have changed.
+    """
+    from penstock.cli.query_rows import print_rows, watch_rows
+    from penstock.engine.result_rows import RowRequest, read_rows
+
+    if current and history:
+        raise typer.BadParameter("--current and --history exclude each other: give one of them")
+    request = RowRequest(
+        query,
+        "current" if current else "history" if history else "live",
+        key,
+        None if since is None else parse_time(since),
+        None if until is None else parse_time(until),
+    )
+    async with session.transport() as transport:
+        if watch:
+            await watch_rows(session.out, transport, request, limit)
+        else:
+            print_rows(session.out, await read_rows(transport.result_rows, request), limit)
 
 
 def _format_pause(query: QueryInfo) -> str:

@@ -20,6 +20,7 @@ from penstock.core.errors import AccessDenied, InvalidRequest, NotFound, Penstoc
 from penstock.core.names import check_name, check_text
 from penstock.db.user_connection import UserConnection
 from penstock.engine.gates.admin import GateChange, GateInfo
+from penstock.engine.result_rows import PAGE_ROWS, RowPage, RowRequest
 from penstock.log.dead_letters.models import DeadLetter, DeadLetterEdit, DeadLetterFilter, Redrive
 from penstock.log.event import Event
 from penstock.log.groups import PartitionPosition
@@ -357,6 +358,20 @@ class HttpTransport:
     async def hold_gate(self, query: str, key: str | None, seconds: float) -> None:
         body = _json({"key": key, "seconds": seconds})
         await self._http.request("POST", f"{_gate(query)}/hold", NoneType, body=body)
+
+    # Results
+
+    async def result_rows(self, request: RowRequest) -> RowPage:
+        query = {
+            "view": request.view,
+            "key": request.key,
+            "since": _time(request.since),
+            "until": _time(request.until),
+            "include_open": "true" if request.include_open else None,
+            "limit": PAGE_ROWS,
+        }
+        path = f"queries/{quote_segment(check_name(request.query, 'query'))}/rows"
+        return await self._http.request("GET", path, RowPage, query=query)
 
     # Dead letters
 

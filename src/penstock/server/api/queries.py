@@ -19,6 +19,7 @@ from penstock.engine.client_queries import (
 )
 from penstock.engine.ledger import Activity, read_activity, read_cycles
 from penstock.engine.registry import QueryInfo, Registry
+from penstock.engine.result_rows import PAGE_ROWS, ResultView, RowPage, RowRequest, read_page
 from penstock.log.queue_info import GroupInfo
 from penstock.server.auth.identity import Role
 from penstock.server.routing.call import ApiCall
@@ -143,6 +144,32 @@ async def list_cycles(call: ApiCall, query: ListCyclesQuery) -> CycleList:
     info = await _find_query(call)
     cycles = await read_cycles(call.log.database, info.id, limit=query.limit, failed=query.failed, before=query.before)
     return CycleList(convert(cycles, list[CycleDetails], from_attributes=True))
+
+
+class ListRowsQuery(Struct, frozen=True):
+    #: live: the open windows; current: the current window of each key; history: the closed windows.
+    view: ResultView = "live"
+    key: str | None = None
+    #: Only windows that end after this time.
+    since: datetime | None = None
+    #: Only windows that end at this time or before.
+    until: datetime | None = None
+    #: With view=history, also the open windows.
+    include_open: bool = False
+    limit: Annotated[int, Meta(ge=1, le=PAGE_ROWS)] = 1000
+
+
+@routes.get(f"{_QUERY}/rows", "Get the result of a query", Role.READ)
+async def list_rows(call: ApiCall, query: ListRowsQuery) -> RowPage:
+    """Return windows of a query, by their end, and the types of their columns.
+
+    `more` is true if there are others than the first `limit`. For the next page, leave out the rows with the last
+    `window_end`, and give the one before it as `since`.
+    """
+    request = RowRequest(
+        call.path["query"], query.view, query.key, query.since, query.until, include_open=query.include_open
+    )
+    return await read_page(call.log.database, request, query.limit)
 
 
 @routes.post(f"{_QUERY}/pause", "Pause a query", Role.ADMIN, problems=_CONTROL_PROBLEMS)
