@@ -54,11 +54,14 @@ def decimal_number(value: Decimal | float | None, decimals: int) -> str:
 def full_number(value: Decimal | float) -> str:
     """Format all digits of a number.
 
-    >>> full_number(Decimal("1234567.123456789"))
-    '1,234,567.123456789'
+    >>> full_number(Decimal("1234567.123456789")), full_number(Decimal("1500.00"))
+    ('1,234,567.123456789', '1,500')
     """
     number = to_decimal(value)
-    return f"{number:,f}" if number.is_finite() else str(number)
+    if not number.is_finite():
+        return str(number)
+    text = f"{number:,f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def to_decimal(value: Decimal | float) -> Decimal:

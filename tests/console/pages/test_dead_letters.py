@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.console.browser import DESKTOP, VARIANTS, Variant, check_pages, tile_number, type_over
+from tests.console.browser import DESKTOP, VARIANTS, Variant, check_all_variants, check_pages, tile_number, type_over
 from tests.console.console_process import ConsoleProcess
 from tests.console.queue_actions import create_dead_letters, event_numbers, pop
 
@@ -17,7 +17,12 @@ def test_redrive_delivers_dead_letter_again(page: Page, console: ConsoleProcess,
     page.get_by_role("link", name=f"#{id}").click()
     expect(page.get_by_label("Traceback")).to_contain_text("KeyError")
     page.get_by_role("button", name="Redrive").click()
+    dialog = page.get_by_role("dialog", name=f"Redrive dead letter #{id} unchanged?")
+    expect(dialog).to_contain_text("It will fail again unless you have fixed the cause")
+    dialog.get_by_role("button", name="Redrive unchanged").click()
 
+    expect(page.get_by_role("status").filter(has_text="1 dead letter redriven")).to_be_visible()
+    page.get_by_role("link", name="Show the group").click()
     expect(page.get_by_role("heading", name="Group billing")).to_be_visible()
     (event,) = pop(console, queue)
     assert event.is_redriven
@@ -32,7 +37,7 @@ def test_dead_letter_is_edited_before_redrive(page: Page, console: ConsoleProces
     type_over(page, "Data of the event", '{"n": 42}')
     page.get_by_role("button", name="Redrive").click()
 
-    expect(page.get_by_role("heading", name="Group billing")).to_be_visible()
+    expect(page.get_by_role("status").filter(has_text="1 dead letter redriven")).to_be_visible()
     assert event_numbers(pop(console, queue)) == [42]
 
 
@@ -45,8 +50,7 @@ def test_dead_letters_of_one_kind_are_redriven_or_purged(page: Page, console: Co
     page.get_by_role("link", name="order # is too old").click()
     page.get_by_role("button", name="Redrive all").click()
     page.get_by_role("dialog").get_by_role("button", name="Redrive all").click()
-    page.wait_for_url("**/dead-letters")
-    page.goto(f"/dead-letters?queue={queue}")
+    expect(page.get_by_role("status").filter(has_text="2 dead letters redriven")).to_be_visible()
     expect(tile_number(page, "Dead letters")).to_have_text("3")
     page.get_by_role("link", name="HTTP 404").click()
     page.get_by_role("button", name="Purge all").click()
@@ -59,6 +63,35 @@ def test_dead_letters_of_one_kind_are_redriven_or_purged(page: Page, console: Co
 
     expect(page.get_by_role("heading", name="No dead letters")).to_be_visible()
     assert len(pop(console, queue)) == 2
+
+
+def test_dead_letters_are_edited_in_bulk(page: Page, console: ConsoleProcess, queue: str) -> None:
+    create_dead_letters(console, queue, ["n is odd"] * 4)
+    page.goto(f"/dead-letters?queue={queue}")
+    page.get_by_role("link", name="n is odd").click()
+    page.get_by_role("button", name="Edit and redrive").click()
+    dialog = page.get_by_role("dialog", name="Edit and redrive 4 dead letters")
+    send = dialog.get_by_role("button", name="Redrive 4")
+    expect(send).to_be_disabled()
+    dialog.get_by_role("button", name="Preview").click()
+    expect(dialog.get_by_text("4 stay as they are, and will probably fail again")).to_be_visible()
+    type_over(page, "Mapping, SQL", "* EXCEPT (")
+    dialog.get_by_role("button", name="Preview").click()
+    expect(dialog.get_by_role("alert").filter(has_text="Line 1")).to_be_visible()
+    expect(send).to_be_disabled()
+    type_over(page, "Mapping, SQL", "n + 100 AS n")
+    dialog.get_by_role("button", name="Preview").click()
+    expect(dialog.get_by_text("Of 4: 4 change.")).to_be_visible()
+    check_all_variants(page, ".q-dialog", (DESKTOP, VARIANTS[-1]))
+    type_over(page, "Mapping, SQL", "n + 200 AS n")
+    send.click()
+    expect(dialog.get_by_role("alert").filter(has_text="preview it again")).to_be_visible()
+    dialog.get_by_role("button", name="Preview").click()
+    expect(dialog.get_by_text("Of 4: 4 change.")).to_be_visible()
+    send.click()
+
+    expect(page.get_by_role("status").filter(has_text="4 dead letters redriven")).to_be_visible()
+    assert all(number >= 200 for number in event_numbers(pop(console, queue)))
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)

@@ -10,7 +10,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from penstock.db.readonly_login import render_reader_role
 from tests import gate_rows
-from tests.console.browser import VARIANTS, Variant, check_pages, type_over
+from tests.console.browser import VARIANTS, Variant, check_all_variants, check_pages, type_over
 from tests.console.console_process import ConsoleProcess, start_console
 from tests.console.queue_actions import pop
 from tests.servers import ROLE, TEMPLATE, Server
@@ -79,6 +79,35 @@ def test_example_statement_is_inserted_and_run(page: Page) -> None:
     expect(page.get_by_role("textbox", name="SQL statement")).to_contain_text("penstock.gates")
     page.get_by_role("button", name="Run").click()
     expect(page.get_by_role("cell", name="tenant-7")).to_be_visible()
+
+
+def test_statement_is_saved_shared_and_deleted(page: Page) -> None:
+    page.goto("/sql")
+    type_over(page, "SQL statement", "SELECT 40 + 2 AS answer")
+    page.get_by_role("button", name="Save").click()
+    dialog = page.get_by_role("dialog", name="Save the statement")
+    dialog.get_by_label("Name").fill("the answer")
+    dialog.get_by_role("button", name="Save").click()
+    # The address of a saved statement opens its result.
+    page.wait_for_url("**/sql?saved=the+answer")
+    expect(page.get_by_role("cell", name="42")).to_be_visible()
+    check_all_variants(page)
+    page.get_by_role("button", name="Delete the answer").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    page.wait_for_url("**/sql")
+    page.goto("/sql?saved=the+answer")
+    expect(page.get_by_role("alert").filter(has_text="no statement is saved as the answer")).to_be_visible()
+
+
+def test_link_contains_the_statement_and_does_not_run_it(page: Page) -> None:
+    page.goto("/sql")
+    page.evaluate("penstock.copy = (text) => { window.copied = text; }")
+    type_over(page, "SQL statement", "SELECT 1 + 1 AS two")
+    page.get_by_role("button", name="Copy link").click()
+    page.wait_for_function("window.copied")
+    page.goto(page.evaluate("window.copied"))
+    expect(page.get_by_role("textbox", name="SQL statement")).to_contain_text("SELECT 1 + 1 AS two")
+    expect(page.get_by_role("table", name="Result")).to_have_count(0)
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)

@@ -20,6 +20,8 @@ from penstock.server.auth.identity import Role
 PATH = "/dead-letters"
 #: Largest data that can be edited in the browser.
 _MAX_EDITABLE_CHARACTERS = 1_000_000
+#: Characters of a problem in the URL of the page that shows it.
+_MAX_PROBLEM = 300
 
 
 async def build(view: View, id: int) -> None:
@@ -102,8 +104,11 @@ def _event(view: View, letter: DeadLetter) -> None:
 
         async def send() -> None:
             edited = before if text is None else (text.value or "")
-            if was_event:
-                await _redrive(view, letter, None if edited == before else edited)
+            if was_event and edited == before:
+                if await _confirm_unchanged(view, letter):
+                    await _redrive(view, letter, None)
+            elif was_event:
+                await _redrive(view, letter, edited)
             else:
                 await _push(view, letter, edited)
 
@@ -122,6 +127,22 @@ def _event(view: View, letter: DeadLetter) -> None:
             elements.button(label, send, icon="replay", tone="primary", disabled_reason=reason)
 
 
+async def _confirm_unchanged(view: View, letter: DeadLetter) -> bool:
+    redrives = "" if not letter.redrives else f" It has been redriven {_times(letter.redrives)} already."
+    detail = (
+        f"The group {letter.group} gets the same event again. It will fail again unless you have fixed the cause."
+        f"{redrives} To change the event, edit its data first."
+    )
+    with view.client.content:
+        return await elements.confirm(
+            f"Redrive dead letter #{letter.id} unchanged?", detail, "Redrive unchanged", danger=False
+        )
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{formatting.number(number)} times"
+
+
 async def _redrive(view: View, letter: DeadLetter, data: str | None) -> None:
     action = "redrive a dead letter" if data is None else "edit and redrive a dead letter"
     async with view.action(action, Role.ADMIN, subject=str(letter.id), queue=letter.queue):
@@ -129,9 +150,12 @@ async def _redrive(view: View, letter: DeadLetter, data: str | None) -> None:
             done = await view.log.redrive(DeadLetterFilter(ids=[letter.id]), limit=1)
         else:
             done = await view.log.redrive_edited(letter.id, data.encode("utf-8", "surrogatepass"))
-        notify_redrive(done.replayed, done.failed, next(iter(done.problems.values()), ""))
+        problem = next(iter(done.problems.values()), "")
         if done.replayed:
-            ui.navigate.to(url_for("/queues", queue=letter.queue, group=letter.group))
+            open_redriven(letter.queue, letter.group, done.replayed, done.failed, problem)
+        else:
+            message = f"It could not be redriven: {problem}"
+            ui.notify(message, type="negative", position="bottom", close_button="Close", timeout=10_000)
 
 
 async def _push(view: View, letter: DeadLetter, data: str) -> None:
@@ -145,11 +169,7 @@ async def _push(view: View, letter: DeadLetter, data: str) -> None:
         ui.navigate.to(url_for("/queues", queue=letter.queue, tab="events"))
 
 
-def notify_redrive(redriven: int, failed: int, reason: str) -> None:
-    """Notify the user of the number of redriven dead letters, and of the reason why others were not."""
-    if redriven:
-        message = "1 dead letter redriven" if redriven == 1 else f"{formatting.number(redriven)} dead letters redriven"
-        ui.notify(message, type="positive", position="bottom")
-    if failed:
-        message = f"{formatting.number(failed)} could not be redriven: {reason}"
-        ui.notify(message, type="negative", position="bottom", close_button="Close", timeout=10_000)
+def open_redriven(queue: str, group: str | None, redriven: int, failed: int, problem: str) -> None:
+    """Open the list of dead letters, which says what the redrive did."""
+    params = {"redriven": redriven or None, "failed": failed or None, "problem": problem[:_MAX_PROBLEM] or None}
+    ui.navigate.to(url_for(PATH, queue=queue, group=group or None, **params))

@@ -7,11 +7,12 @@ from nicegui import ui
 from penstock.console.formatting import TimeFormatter
 from penstock.console.page import Page, View, url_for
 from penstock.console.pages import dead_letter
+from penstock.console.pages.edit_dead_letters import edit_and_redrive
 from penstock.console.widgets import elements, forms, payloads
 from penstock.console.widgets.tables import DataTable, TableCell, TableColumn, number_column
 from penstock.core import formatting
 from penstock.core.errors import NotFound
-from penstock.log.dead_letters.models import DeadLetter, DeadLetterFilter, DeadLetterKind
+from penstock.log.dead_letters.models import DeadLetter, DeadLetterFilter, DeadLetterKind, EditFunction
 from penstock.log.dead_letters.store import KIND_SAMPLE
 from penstock.server.auth.identity import Role
 
@@ -39,6 +40,7 @@ async def _build_kinds(view: View) -> None:
         with forms.filter_form(PATH, "Filter by queue", {}):
             forms.select_field("queue", "Queue", {"": "All queues", **{name: name for name in queues}}, queue_filter)
             forms.submit_button("Show")
+    _show_redriven(view)
     with elements.tiles():
         count = elements.tile("Dead letters")
         kinds_tile = elements.tile("Kinds of error")
@@ -85,6 +87,29 @@ async def _build_kinds(view: View) -> None:
     await view.poll(("dead letters", queue_filter), read, show, seconds=2.0)
 
 
+def _show_redriven(view: View) -> None:
+    """Show what a redrive did, which opened this page."""
+    redriven, failed = (forms.parse_int(view.params, name) for name in ("redriven", "failed"))
+    if not redriven and not failed:
+        return
+    queue, group = view.params.get("queue", ""), view.params.get("group", "")
+    with elements.element("div", "ps-row ps-card", role="status"):
+        if redriven:
+            elements.badge(f"{_count(redriven)} redriven", "good")
+            if group:
+                elements.text(f"to the group {group}, which reads them again. Those that fail come back here.")
+                elements.link("Show the group", url_for("/queues", queue=queue, group=group))
+            else:
+                elements.text(f"as events of {queue}.")
+        if failed:
+            elements.badge(f"{_count(failed)} not redriven", "bad")
+            elements.text(view.params.get("problem", ""), "ps-break")
+
+
+def _count(number: int) -> str:
+    return "1 dead letter" if number == 1 else f"{formatting.number(number)} dead letters"
+
+
 def _kind_cell(kind: DeadLetterKind) -> TableCell:
     href = url_for(PATH, queue=kind.queue, group=kind.group or None, stage=kind.stage, kind=kind.kind)
     return TableCell(kind.kind or "no error message", href=href, classes="ps-strong ps-long-text")
@@ -113,7 +138,7 @@ async def _build_kind(view: View) -> None:
             if group:
                 elements.badge(f"group {group}", "idle")
             elements.badge(f"stage {stage}", "idle")
-        _buttons(view, queue, selection, total, can_redrive=bool(group))
+        _buttons(view, queue, selection, total)
     with elements.card(f"{formatting.number(total)} dead letters", hint="latest failure first"):
         DataTable("Dead letters", _letter_columns(view.times)).set(letters[:_PAGE_SIZE])
     params = {"queue": queue, "group": group, "stage": stage, "kind": kind}
@@ -140,28 +165,34 @@ def _letter_columns(times: TimeFormatter) -> list[TableColumn[DeadLetter]]:
     ]
 
 
-def _buttons(view: View, queue: str, selection: DeadLetterFilter, total: int, *, can_redrive: bool) -> None:
+def _buttons(view: View, queue: str, selection: DeadLetterFilter, total: int) -> None:
     reason = view.missing_permission(Role.ADMIN, queue=queue)
 
-    async def redrive() -> None:
-        question = f"Redrive {formatting.number(total)} dead letters?"
-        detail = (
-            "Each event is delivered again to the group that failed. Events that fail again become dead letters again."
-        )
-        if not await elements.confirm(question, detail, "Redrive all", danger=False):
-            return
+    async def redrive_with(edit: EditFunction | None = None) -> None:
+        action = "redrive dead letters" if edit is None else "edit and redrive dead letters"
         redriven, problem = 0, ""
-        async with view.action("redrive dead letters", Role.ADMIN, subject=queue, queue=queue):
+        async with view.action(action, Role.ADMIN, subject=queue, queue=queue):
             ids = await view.log.dead_letter_ids(selection)
             for start in range(0, len(ids), _REDRIVE_BATCH):
-                done = await view.log.redrive(
-                    DeadLetterFilter(ids=ids[start : start + _REDRIVE_BATCH]), limit=_REDRIVE_BATCH
-                )
+                batch = DeadLetterFilter(ids=ids[start : start + _REDRIVE_BATCH])
+                done = await view.log.redrive(batch, limit=_REDRIVE_BATCH, edit=edit)
                 redriven += done.replayed
                 problem = problem or next(iter(done.problems.values()), "")
-            dead_letter.notify_redrive(redriven, len(ids) - redriven, problem)
-            if not problem:
-                ui.navigate.to(PATH)
+            dead_letter.open_redriven(queue, selection.group, redriven, len(ids) - redriven, problem)
+
+    async def redrive() -> None:
+        question = f"Redrive {formatting.number(total)} dead letters unchanged?"
+        detail = (
+            f"The group {selection.group} gets the same events again. They will fail again unless you have fixed the "
+            "cause. To change their data first, use Edit and redrive."
+        )
+        if await elements.confirm(question, detail, "Redrive all", danger=False):
+            await redrive_with()
+
+    async def edit() -> None:
+        # The page owns the dialog, so that the action can continue when it closes.
+        with view.client.content:
+            await edit_and_redrive(view, selection, total, redrive_with)
 
     async def purge() -> None:
         question = f"Purge {formatting.number(total)} dead letters?"
@@ -172,7 +203,8 @@ def _buttons(view: View, queue: str, selection: DeadLetterFilter, total: int, *,
             ui.navigate.to(PATH)
 
     with elements.element("div", "ps-row"):
-        no_event = "" if can_redrive else "These were not stored as events: open one, correct it and push it"
+        no_event = "" if selection.group else "These were not stored as events: edit them before the redrive"
+        elements.button("Edit and redrive", edit, icon="edit", disabled_reason=reason)
         elements.button("Redrive all", redrive, icon="replay", tone="primary", disabled_reason=reason or no_event)
         elements.button("Purge all", purge, icon="delete", tone="danger", disabled_reason=reason)
 

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import groupby
 
 from nicegui import ui
 from psycopg import sql
 
-from penstock.console.page import Page, View
+from penstock.console.data.saved_statements import (
+    MAX_NAME_CHARACTERS,
+    SavedStatement,
+    delete_statement,
+    list_saved_statements,
+    save_statement,
+)
+from penstock.console.page import Page, View, url_for
 from penstock.console.widgets import elements, query_result
 from penstock.console.widgets.editor import code_editor
 from penstock.core import formatting
@@ -19,6 +28,8 @@ from penstock.db.adhoc_query import AdhocResult, StatementRefused, VisibleTable
 from penstock.db.readonly_login import ReadOnlyLoginMissing
 from penstock.server.auth.identity import Role
 
+#: Servers and browsers accept longer addresses, chat programs and mail often do not.
+_MAX_LINK_CHARACTERS = 4000
 _DEFAULT_STATEMENT = "SELECT queue, events, appended, partitions\nFROM penstock.depth\nORDER BY events DESC"
 
 _EXAMPLES = {
@@ -62,7 +73,7 @@ async def build(view: View) -> None:
     except (ConfigurationError, DatabaseError) as error:
         elements.empty_state("The read-only login does not work", f"{error}.", icon="lock")
     else:
-        _SqlEditor(view, tables)
+        await _SqlEditor(view, tables, await list_saved_statements(view.database)).open()
 
 
 def _show_setup(view: View, missing: ReadOnlyLoginMissing) -> None:
@@ -95,16 +106,24 @@ def _create_login_button(view: View) -> None:
 class _SqlEditor:
     """The editor, the result of the last statement, and the list of tables."""
 
-    def __init__(self, view: View, tables: Sequence[VisibleTable]) -> None:
+    def __init__(self, view: View, tables: Sequence[VisibleTable], saved: Sequence[SavedStatement]) -> None:
         self._view = view
+        self._saved = {each.name: each for each in saved}
+        #: The saved statement that the address names.
+        self._opened = self._saved.get(view.params.get("saved", ""))
         self._task: asyncio.Task[AdhocResult] | None = None
         view.client.on_delete(self._stop)
         examples = {**_EXAMPLES, **_query_examples(tables)}
         with elements.element("div", "ps-grid ps-main-and-side"):
             with elements.element("div", "ps-stack"):
                 with elements.card("Statement", hint=self._limits()):
+                    first = view.params.get("statement") or _DEFAULT_STATEMENT
                     self._text = code_editor(
-                        _DEFAULT_STATEMENT, "PostgreSQL", "SQL statement", height="13rem", run=self._run
+                        self._opened.statement if self._opened else first,
+                        "PostgreSQL",
+                        "SQL statement",
+                        height="13rem",
+                        run=self._run,
                     )
                     with elements.element("div", "ps-row ps-between"):
                         example = ui.select(list(examples), label="Examples", with_input=False)
@@ -113,11 +132,92 @@ class _SqlEditor:
                         with elements.element("div", "ps-row"):
                             self._stop_button = elements.button("Stop", self._stop, icon="stop")
                             self._stop_button.set_visibility(False)
+                            reason = view.missing_permission(Role.ADMIN)
+                            elements.button("Save", self._save, icon="bookmark_add", disabled_reason=reason)
+                            elements.button("Copy link", self._copy_link, icon="link")
                             elements.text("Ctrl+Enter", "ps-muted ps-small ps-desktop")
                             self._run_button = elements.button("Run", self._run, icon="play_arrow", tone="primary")
                 self._output = elements.element("div", "ps-stack")
                 self._output.props["aria-live"] = "polite"
-            _table_list(tables, self._set_text)
+            with elements.element("div", "ps-stack"):
+                self._saved_list()
+                _table_list(tables, self._set_text)
+
+    async def open(self) -> None:
+        """Run the saved statement that the address names. A statement in the address does not run by itself."""
+        if self._opened is not None:
+            await self._run()
+        elif self._view.params.get("saved"):
+            self._show_error(StatementRefused(f"no statement is saved as {self._view.params['saved']}"))
+
+    def _saved_list(self) -> None:
+        if not self._saved:
+            return
+        reason = self._view.missing_permission(Role.ADMIN)
+        with elements.card("Saved"), elements.element("ul"):
+            for name, saved in self._saved.items():
+                with elements.element("li", "ps-row ps-between"):
+                    current = {"aria_current": "page"} if saved is self._opened else {}
+                    elements.link(name, url_for(PAGE.path, saved=name), "ps-break", **current)
+                    button = elements.button("", partial(self._delete, name), icon="delete", disabled_reason=reason)
+                    button.props["aria-label"] = f"Delete {name}"
+
+    async def _save(self) -> None:
+        statement = (self._text.value or "").strip()
+        # The page owns the dialog, so that the action can continue when it closes.
+        with self._view.client.content:
+            name = await self._ask_name()
+            if name is None or not statement:
+                return
+            by = self._view.viewer.identity.id
+            async with self._view.action("save a statement", Role.ADMIN, subject=name):
+                await save_statement(self._view.database, name, statement, by)
+                ui.navigate.to(url_for(PAGE.path, saved=name))
+
+    async def _ask_name(self) -> str | None:
+        with elements.dialog("Save the statement", "All users of this page can run it.") as dialog:
+            given = ui.input("Name", value=self._opened.name if self._opened else "")
+            given.props(f'outlined dense maxlength="{MAX_NAME_CHARACTERS}"')
+            error = elements.error_text()
+
+            def submit() -> None:
+                name = str(given.value or "").strip()
+                if name:
+                    dialog.submit(name)
+                else:
+                    error.set_text("Enter a name")
+
+            def warn() -> None:
+                name = str(given.value or "").strip()
+                error.set_text(f"This replaces {name}" if name in self._saved else "")
+
+            given.on_value_change(warn)
+            warn()
+            with elements.element("div", "ps-row ps-end"):
+                elements.button("Cancel", dialog.close)
+                elements.button("Save", submit, tone="primary")
+        chosen: str | None = await elements.open_dialog(dialog)
+        return chosen
+
+    async def _delete(self, name: str) -> None:
+        with self._view.client.content:
+            if not await elements.confirm(f"Delete {name}?", "The saved statement is deleted for all users.", "Delete"):
+                return
+            async with self._view.action("delete a saved statement", Role.ADMIN, subject=name):
+                await delete_statement(self._view.database, name)
+                ui.navigate.to(PAGE.path)
+
+    def _copy_link(self) -> None:
+        statement = (self._text.value or "").strip()
+        if self._opened is not None and statement == self._opened.statement:
+            path = url_for(PAGE.path, saved=self._opened.name)
+        else:
+            path = url_for(PAGE.path, statement=statement)
+        if len(path) > _MAX_LINK_CHARACTERS:
+            ui.notify("The statement is too long for a link: save it", type="warning", position="bottom")
+            return
+        ui.run_javascript(f"penstock.copy(location.origin + {json.dumps(path)})")
+        ui.notify("Link copied", type="positive", position="bottom")
 
     def _limits(self) -> str:
         limits = self._view.console.adhoc_queries.limits
