@@ -39,6 +39,8 @@
     number,
     seconds,
     clock: (time) => new Date(time).toTimeString().slice(0, 8),
+    minute: (time) => new Date(time).toTimeString().slice(0, 5),
+    day: (time) => `${new Date(time).getDate()} ${new Date(time).toLocaleString("en", { month: "short" })} ${penstock.minute(time)}`,
     milliseconds: (value) => seconds(value == null ? null : value / 1000),
     apply,
     nextTheme() {

@@ -11,6 +11,8 @@ from nicegui import ui
 
 #: JavaScript functions in console.js that format values, as ``formatting.compact`` and ``formatting.duration`` do.
 _FORMATS = {"number": "penstock.number", "seconds": "penstock.seconds", "milliseconds": "penstock.milliseconds"}
+#: JavaScript functions that format times, by the longest span of the axis in milliseconds.
+_TIME_FORMATS = ((30 * 60_000, "penstock.clock"), (24 * 3_600_000, "penstock.minute"), (inf, "penstock.day"))
 
 #: Not inherited, since a chart measures its labels before they are part of the page.
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', sans-serif"
@@ -114,7 +116,10 @@ class TimeChart:
     def set(self, series: Sequence[Iterable[tuple[int, float | None]]], span: tuple[int, int]) -> None:
         """Replace the points of each line: milliseconds since the epoch, and value."""
         options = self._chart.options
-        options["xAxis"]["min"], options["xAxis"]["max"] = span
+        options["xAxis"]["min"], options["xAxis"]["max"] = start, end = span
+        options["xAxis"]["axisLabel"][":formatter"] = next(
+            formatter for longest, formatter in _TIME_FORMATS if end - start <= longest
+        )
         for line, data in zip(options["series"], series, strict=True):
             line["data"] = break_at_gaps(data, self.max_gap)
         self._chart.update()
