@@ -59,6 +59,12 @@ def test_tiles_agree_with_rows(page: Page) -> None:
     expect(tile_number(page, "Keys")).to_have_text("2")
 
 
+def test_query_without_windows_has_no_link_to_the_live_board(page: Page) -> None:
+    page.goto(f"/queries?query={gate_rows.QUERY}")
+    expect(page.get_by_role("region", name="Pipeline")).to_be_visible()
+    expect(page.get_by_role("main").get_by_role("link", name="Live board")).to_be_hidden()
+
+
 @pytest.mark.parametrize("variant", [DESKTOP, VARIANTS[-1]], ids=lambda variant: variant.name)
 def test_pages_are_accessible_and_fit_the_window(browser: Browser, console: ConsoleProcess, variant: Variant) -> None:
     paths = [f"/gates?query={gate_rows.QUERY}&key=tenant-7", *(["/gates"] if variant is DESKTOP else [])]

@@ -8,12 +8,12 @@ from datetime import UTC, datetime, timedelta
 
 import psycopg
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from penstock import Stream, agg
 from penstock.log.log import Log
 from penstock.log.write.batch import Batch
-from tests.console.browser import check_all_variants, tile_number
+from tests.console.browser import VARIANTS, check_all_variants, open_page, tile_number
 from tests.console.conftest import run_with_log
 from tests.console.console_process import ConsoleProcess
 from tests.console.scripted_query import ScriptedQuery
@@ -160,3 +160,36 @@ def test_key_opens_its_chart_windows_and_events(page: Page, console: ConsoleProc
     expect(events.get_by_text('{"ms":7}')).to_be_visible()
     expect(events.get_by_text('{"ms":8}')).to_have_count(0)
     check_all_variants(page)
+
+
+#: The words of an element that are broken over several lines.
+BROKEN_WORDS = """element => {
+const words = [];
+const texts = document.createTreeWalker(element, NodeFilter.SHOW_TEXT);
+while (texts.nextNode()) for (const word of texts.currentNode.data.matchAll(/[a-z]+/g)) {
+  const range = document.createRange();
+  range.setStart(texts.currentNode, word.index);
+  range.setEnd(texts.currentNode, word.index + word[0].length);
+  if (range.getClientRects().length > 1) words.push(word[0]);
+}
+return words; }"""
+
+
+def test_keys_do_not_break_inside_a_word_on_a_phone(
+    browser: Browser, console: ConsoleProcess, query: ScriptedQuery
+) -> None:
+    key = "warehouse-europe-north/international-shipments"
+
+    async def fill(log: Log) -> None:
+        await replace(query, log=log).cycle({key: (1, 1.0)}, WINDOW)
+
+    run_with_log(console.database_url, fill)
+    with open_page(browser, console.url, VARIANTS[-1]) as page:
+        page.goto("/live")
+        page.get_by_label("Search keys").fill(key)
+        cell = page.get_by_role("cell", name=key)
+        expect(cell).to_be_visible()
+        assert cell.evaluate(BROKEN_WORDS) == []
+        # The values are on the screen beside it.
+        for value in page.get_by_role("row", name=key).locator(".ps-bar").all():
+            expect(value).to_be_in_viewport(ratio=1)

@@ -129,6 +129,8 @@ def _option(console: ConsoleProcess, queue: str, name: str) -> Any:
 
 def test_queue_option_is_changed_and_reset(page: Page, console: ConsoleProcess, queue: str) -> None:
     page.goto(f"/queues?queue={queue}&tab=options")
+    expect(page.get_by_role("row", name="lease_seconds")).to_contain_text("300 s (5 min)")
+    expect(page.get_by_role("row", name="retry_delay_ms")).to_contain_text("1,000 ms (1 s)")
     page.get_by_role("link", name="retry_limit").click()
     field = page.get_by_label("retry_limit, now 0")
     for given, message in (("many", "must be a whole number"), ("-1", "must be at least 0"), ("", "needs a value")):
