@@ -13,17 +13,20 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _FENCE = re.compile(r"(?P<indent> *)(?P<ticks>`{3,})(?P<language>[\w-]*)")
 _BORDER = re.compile(r"(?<!\\)\|")
 _NOT_RUN = re.compile(r"\s*<!-- not run: (?P<reason>.+) -->\s*")
+_FILE = re.compile(r"\s*<!-- file: (?P<name>\S+) -->\s*")
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A fenced block: ``line`` is where its text begins, ``not_run`` the reason that a comment before it gives."""
+    """A fenced block, which begins at ``line``. A comment before it names the reason why it is not run, or a file."""
 
     page: Path
     line: int
     language: str
     text: str
     not_run: str | None = None
+    #: The file that the reader saves the block as.
+    file: str | None = None
 
     def __str__(self) -> str:
         return f"{name_of(self.page)}:{self.line}"
@@ -81,9 +84,10 @@ def _blocks(page: Path) -> Iterator[Block]:
         if fence is None:
             number += 1
             continue
-        before = _NOT_RUN.fullmatch(lines[number - 1]) if number else None
+        comment = lines[number - 1] if number else ""
+        not_run, file = _NOT_RUN.fullmatch(comment), _FILE.fullmatch(comment)
         start = number + 1
         end = next(i for i in range(start, len(lines)) if lines[i].strip() == fence["ticks"])
         text = "".join(f"{line.removeprefix(fence['indent'])}\n" for line in lines[start:end])
-        yield Block(page, start + 1, fence["language"], text, before and before["reason"])
+        yield Block(page, start + 1, fence["language"], text, not_run and not_run["reason"], file and file["name"])
         number = end + 1

@@ -14,7 +14,7 @@ import typer.main
 
 from penstock.cli.app import app
 from tests.docs.console import Command, commands_in
-from tests.docs.pages import PAGES, ROOT, Block, blocks_of
+from tests.docs.pages import PAGES, ROOT, Block, blocks_of, name_of, prose_of
 
 pytestmark = pytest.mark.slow
 
@@ -102,6 +102,19 @@ def check_names(words: list[str]) -> None:
     known = {option for parameter in found.params for option in (*parameter.opts, *parameter.secondary_opts)}
     given = {word.partition("=")[0] for word in words if word.startswith("--")}
     assert given <= known | {"--help"}, f"{' '.join(words)}: it takes no {', '.join(given - known)}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_commands_and_options_in_prose_exist(page: Path) -> None:
+    """Backticked commands in the text, such as `penstock queue create ota.requests --by key`."""
+    for line, text in prose_of(page):
+        for told in _TOLD.findall(text):
+            for words in Command(told.replace("…", ""), "").simple_commands():
+                if words[0] == "penstock":
+                    try:
+                        check_names(words[1:])
+                    except AssertionError as wrong:
+                        raise AssertionError(f"{name_of(page)}:{line}: {wrong}") from None
 
 
 def test_commands_that_people_are_told_of_exist() -> None:

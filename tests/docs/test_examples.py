@@ -1,17 +1,18 @@
-"""Every example runs, and prints what the page says that it prints.
+"""Runs the examples of all pages and compares what they print.
 
-The blocks of a page run in order, in one namespace and on one fresh database, which the environment names:
+All pages share one database, as for a reader who goes through several of them. The blocks of a page run in order, in
+one namespace:
 
-* ``python``: as it stands; ``await`` works outside of functions, as in ``python -m asyncio``;
-* ``sql``: as the role that owns the schema; what it answers counts as printed, a row a line;
-* ``console``: a ``penstock`` command of which the page shows the output; the others are looked at by
-  ``test_commands``;
-* ``sh``: on a page about the server, which runs for it;
-* ``output`` or ``json``: what the block before it printed.
+* ``python``: with ``await`` outside of functions, as in ``python -m asyncio``;
+* ``sql``: as the role that owns the schema. The result counts as printed, one line per row;
+* ``console``: each ``penstock`` command that ends by itself;
+* ``sh``: on pages that mention the server, which runs meanwhile;
+* ``output`` or ``json``: the expected output of the block before.
 
-Output is compared less times and sizes, and with ``…`` for anything.
+Times and sizes are not compared, and ``…`` stands for any text.
 
-A block that cannot run has a comment on the line before it, ``<!-- not run: the reason -->``.
+A comment on the line before a block says that it does not run, ``<!-- not run: the reason -->``, or that it is saved
+as a file, ``<!-- file: app.py -->``.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ import ast
 import asyncio
 import dataclasses
 import inspect
+import os
 import re
-import shlex
 import subprocess
 import sys
 import threading
@@ -36,12 +37,18 @@ import psycopg
 import pytest
 
 from penstock import Penstock, Query, SyncPenstock
+from tests import servers
 from tests.client.server_thread import serve_in_thread
 from tests.docs.console import Command, commands_in
 from tests.docs.pages import PAGES, Block, blocks_of, name_of
+from tests.servers import Server
 
 pytestmark = pytest.mark.slow
 
+#: Commands that run until Ctrl-C.
+_UNTIL_STOPPED = ("console", "demo", "prepare", "run", "serve", "sink", "simulate", "sql")
+#: Programs of every machine.
+_TOOLS = ("cat", "gzip")
 #: An example that takes longer than this hangs.
 _PATIENCE = 30.0
 _LANGUAGES = ("python", "sql", "console", "sh", "output", "json")
@@ -53,22 +60,37 @@ _RUNS_A_QUERY = re.compile(r"\.(start|run)\(\"")
 def runnable() -> Iterator[Any]:
     """The pages with something to run; those that start Spark for it are few, and take their time."""
     for page in PAGES:
-        blocks = [block for block in blocks_of(page, "python", "sql", "sh") if block.not_run is None]
+        blocks = [block for block in blocks_of(page, *_LANGUAGES) if block.not_run is None]
         on_spark = any(_RUNS_A_QUERY.search(block.text) for block in blocks)
         marks = [pytest.mark.slow, pytest.mark.timeout(400)] if on_spark else []
         if blocks:
             yield pytest.param(page, marks=marks, id=name_of(page))
 
 
+@pytest.fixture(scope="module")
+def readers_database(pg18: Server) -> Iterator[str]:
+    """The database of a reader of all pages."""
+    with pg18.fresh_database(servers.TEMPLATE) as url:
+        yield url
+
+
 @pytest.mark.parametrize("page", list(runnable()))
 def test_the_examples_of_a_page_run(
-    page: Path, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    page: Path,
+    readers_database: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv("PENSTOCK_DATABASE_URL", database_url)
+    monkeypatch.setenv("PENSTOCK_DATABASE_URL", readers_database)
     monkeypatch.chdir(tmp_path)
-    with Session(database_url) as session, serving(page, database_url) as url:
+    monkeypatch.syspath_prepend(tmp_path)
+    with Session(readers_database) as session, serving(page, readers_database) as url:
         for block in blocks_of(page, *_LANGUAGES):
             if block.not_run is not None:
+                continue
+            if block.file is not None:
+                Path(block.file).write_text(block.text)
                 continue
             block = dataclasses.replace(block, text=block.text.replace(_SERVER, url))
             if block.language == "python":
@@ -84,8 +106,10 @@ def test_the_examples_of_a_page_run(
                 session.run_sql(block)
             else:
                 for command in commands_in(block):
-                    if command.output:
-                        assert_printed(block, run(command), command.output)
+                    if ends_by_itself(command):
+                        printed = run(command)
+                        if command.output:
+                            assert_printed(block, printed, command.output)
 
 
 @contextmanager
@@ -153,10 +177,20 @@ def cell(value: object) -> str:
     return "" if value is None else str(value)
 
 
+def ends_by_itself(command: Command) -> bool:
+    """Return whether a command can run here: it is Penstock's, or a tool's, and does not run until Ctrl-C."""
+    return all(
+        words[1] not in _UNTIL_STOPPED if words[0] == "penstock" else words[0] in _TOOLS
+        for words in command.simple_commands()
+    )
+
+
 def run(command: Command) -> str:
-    words = shlex.split(command.text)
-    assert words[0] == "penstock", "the output of our own commands can be checked, not of others"
-    done = subprocess.run([sys.executable, "-m", "penstock", *words[1:]], capture_output=True, text=True, check=False)
+    # The command of this environment, whether it is activated or not.
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    environment = {**os.environ, "PATH": path}
+    shell = ["bash", "-ec", command.text]
+    done = subprocess.run(shell, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{command.text}: {done.stderr}"
     return done.stdout
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from penstock.cli.output import Output
+from penstock.core.errors import QueryChanged
 from penstock.core.formatting import number
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def run_queries(starters: Sequence[Callable[[], Query]], out: Output, report_sec
                 if stopped.is_set():
                     break
                 with out.spinner("Starting Spark" if not queries else "Starting"):
-                    queries.append(start())
+                    queries.append(_start(start))
             with QueryDisplay(queries, out, report_seconds) as display:
                 while not all([query.wait(0) for query in queries]):
                     if stopped.wait(_POLL_SECONDS):
@@ -86,6 +87,18 @@ def run_queries(starters: Sequence[Callable[[], Query]], out: Output, report_sec
         query.wait()
     for query in queries:
         print_status(out, query, StatusReporter(query.status))
+
+
+def _start(start: Callable[[], Query]) -> Query:
+    try:
+        return start()
+    except QueryChanged as error:
+        raise QueryChanged(
+            error.name,
+            error.changes,
+            "Run it with --reset to start over, or give the new stream another query id "
+            "(with --from it can read from another position)",
+        ) from None
 
 
 def _stop(queries: Sequence[Query]) -> None:

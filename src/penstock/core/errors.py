@@ -177,7 +177,15 @@ class GroupBusy(Conflict):
 
 
 class QueryChanged(Conflict):
-    """Another stream was started under this name."""
+    """Another stream was started under this name. ``changes`` lists the differences, a line each."""
+
+    def __init__(self, name: str, changes: str, advice: str) -> None:
+        super().__init__(
+            f"query {name!r} was started before as another stream, and its open windows would be wrong:\n{changes}\n"
+            f"{advice}"
+        )
+        self.name = name
+        self.changes = changes
 
 
 class TransactionRefused(Conflict):

@@ -101,10 +101,10 @@ class Registry:
             raise NotFound(f"query {name!r} was deleted during its start; start it again")
         if query.fingerprint != fingerprint:
             raise QueryChanged(
-                f"query {name!r} was started before as another stream, and its open windows would be wrong:\n"
-                f"{changes(query.description, description)}\n"
+                name,
+                changes(query.description, description),
                 "Start it with reset=True to start over, or give the new stream another query_id "
-                "(with subscription_from=... it can read from the same position)"
+                "(with subscription_from=... it can read from the same position)",
             )
         async with self._log.database.connection() as conn:
             await conn.execute(_sql["set_history_retention"], {"query": query.id, "history": history_seconds})

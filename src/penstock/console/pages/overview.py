@@ -65,8 +65,8 @@ class _Overview:
         self._shown_issues: list[HealthIssue] | None = None
         self._empty = elements.empty_state(
             "No queues yet",
-            "Push an event to create one, or start the demo, which generates events.",
-            "penstock push orders '{\"amount\": 12.5}'",
+            "Create one and send it simulated orders, or start the demo.",
+            "penstock simulate orders",
         )
         self._empty.set_visibility(False)
         with elements.element("div", "ps-stack") as self._content:
