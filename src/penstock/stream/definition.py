@@ -456,7 +456,7 @@ class Definition:
         check_no_join(self, "a window")
         if self.aggregates or self.fold is not None or self.sink is not None:
             raise InvalidRequest("a window comes before .aggregate(...), .reduce(...) and .to(...): move it there")
-        if any(isinstance(other, SessionWindow) != isinstance(window, SessionWindow) for other in self.windows):
+        if self.windows and any(isinstance(each, SessionWindow) for each in (*self.windows, window)):
             raise InvalidRequest("session windows do not mix with others: use two streams")
         if window in self.windows:
             raise InvalidRequest(f"the window ({window.describe()}) is there twice: leave one out")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from penstock.core.errors import InvalidOption, short_repr
 from penstock.core.option_checks import check_option_names
 from penstock.stream.validation import check_event_time
-from penstock.stream.windows import parse_seconds
+from penstock.stream.windows import SessionWindow, Window, parse_seconds
 
 LATE_POLICIES = ("dead_letter", "drop", "include")
 _WINDOW_OPTIONS = ("event_time", "grace_seconds", "allowed_lateness_seconds", "idle_flush_seconds", "late")
@@ -30,6 +31,18 @@ class TimeRules:
     #: A partition without events for this long does not hold back the watermark.
     idle_flush_us: int = 5_000_000
     late: str = "dead_letter"
+
+
+def close_delay_us(windows: Sequence[Window], rules: TimeRules) -> int:
+    """How long after its end a window closes, by the watermark.
+
+    An event that is not late can be a gap behind the watermark, and would overlap with a session that has ended less
+    than a gap ago. So a session stays open for another gap. Times of appending never go back within a partition and
+    need no such delay.
+    """
+    if rules.event_time is None:
+        return rules.grace_us
+    return rules.grace_us + max((window.gap_us for window in windows if isinstance(window, SessionWindow)), default=0)
 
 
 def parse_window_rules(options: dict[str, Any]) -> TimeRules:

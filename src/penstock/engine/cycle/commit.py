@@ -201,7 +201,7 @@ class Committer:
         target, tables, now = self._target, self._target.result_tables, query.now
         if tables is None or result.partials is None:
             return [], []
-        closing_ends = {partition: us - target.time_rules.grace_us for partition, us in watermarks.items()}
+        closing_ends = {partition: us - target.close_delay_us for partition, us in watermarks.items()}
         await merge_open_sessions(conn, tables, result.session_moves, now)
         replaced = await merge_closed_sessions(conn, tables, result.session_moves, closing_ends, now)
         if query.is_repartitioned:

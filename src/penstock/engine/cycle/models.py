@@ -89,6 +89,8 @@ class CommitTarget:
     #: How late events are treated: "drop", "dead_letter" or "include".
     late_policy: str
     history_seconds: float
+    #: How long after its end a window closes, by the watermark.
+    close_delay_us: int = 0
     #: A field or function of a closed window that is the key of its event; None: the window's key.
     window_key: Any = None
     join_state: JoinState | None = None

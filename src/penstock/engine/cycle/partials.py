@@ -25,7 +25,7 @@ _STAGED_COLUMNS = {
 
 
 class SessionMove(NamedTuple):
-    """A stored session that became part of another one."""
+    """A stored session that became part of another one, or a closed one that is corrected."""
 
     key: str
     start_us: int
@@ -34,6 +34,10 @@ class SessionMove(NamedTuple):
     old_start_us: int
     old_end_us: int
     was_closed: bool
+
+    @property
+    def is_extended(self) -> bool:
+        return (self.start_us, self.end_us) != (self.old_start_us, self.old_end_us)
 
 
 _MOVE_COLUMNS = (

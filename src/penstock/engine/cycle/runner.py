@@ -33,6 +33,7 @@ from penstock.engine.worker.reader import EventReader
 from penstock.engine.worker.reports import ConflictingReports, PartitionReport, TaskReport
 from penstock.engine.worker.task import CycleJob, set_cycle_job
 from penstock.stream.expression import is_python
+from penstock.stream.time_rules import close_delay_us
 
 _sql = Statements("penstock.engine.cycle", "runner.sql")
 
@@ -60,6 +61,7 @@ class CycleRunner:
             stream.sink,
             stream.time.late,
             options.history_retention_seconds,
+            close_delay_us(stream.windows, stream.time),
             stream.sink_key if stream.windows else None,
             prepared.join_state,
         )

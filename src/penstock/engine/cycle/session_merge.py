@@ -31,13 +31,12 @@ async def merge_closed_sessions(
     """Move closed sessions. Returns events that tell which session replaces each of the old ones.
 
     A session is open again if it ends after the time in ``closing_ends`` of its partition. An event that is late in its
-    own partition can extend it beyond that time if all partitions close windows together and another one is behind.
+    own partition can extend it beyond that time.
     """
     events: list[OutputEvent] = []
-    for batch in _independent_batches(move for move in moves if move.was_closed):
-        is_open = [
-            move.partition_id not in closing_ends or move.end_us > closing_ends[move.partition_id] for move in batch
-        ]
+    closed = [move for move in moves if move.was_closed and (move.is_extended or _is_open(move, closing_ends))]
+    for batch in _independent_batches(closed):
+        is_open = [_is_open(move, closing_ends) for move in batch]
         partitions = int_array([move.partition_id for move in batch])
         params = {**_to_params(batch), "partitions": partitions, "open": is_open, "now": now}
         rows = await (await conn.execute(tables.statement("move_closed_sessions"), params)).fetchall()
@@ -47,6 +46,10 @@ async def merge_closed_sessions(
             if event is not None
         ]
     return events
+
+
+def _is_open(move: SessionMove, closing_ends: Mapping[int, int]) -> bool:
+    return move.partition_id not in closing_ends or move.end_us > closing_ends[move.partition_id]
 
 
 def _independent_batches(moves: Iterable[SessionMove]) -> list[list[SessionMove]]:

@@ -78,8 +78,7 @@ class Watermarks:
     async def _close_all(self, conn: AsyncConnection[Any], tables: ResultTables) -> dict[int, int]:
         """Advance the watermarks so that every open window closes. Later events of these windows are late."""
         rows = await (await conn.execute(tables.statement("last_window_ends"))).fetchall()
-        grace_us = self._target.time_rules.grace_us
-        watermarks = {partition_id: end_us + grace_us for partition_id, end_us in rows}
+        watermarks = {partition_id: end_us + self._target.close_delay_us for partition_id, end_us in rows}
         if ALL_PARTITIONS in watermarks:
             await self._store_global(conn, watermarks[ALL_PARTITIONS])
         floors = {partition_id: us for partition_id, us in watermarks.items() if partition_id != ALL_PARTITIONS}
@@ -105,7 +104,7 @@ class Watermarks:
             "query": target.query_id,
             "now": now,
             "idle": timedelta(microseconds=rules.idle_flush_us),
-            "wait": timedelta(microseconds=rules.grace_us + rules.lateness_us),
+            "wait": timedelta(microseconds=target.close_delay_us + rules.lateness_us),
         }
         rows = await (await conn.execute(tables.statement("idle_partitions"), params)).fetchall()
         idle = {partition_id for (partition_id,) in rows if partition_id != ALL_PARTITIONS}

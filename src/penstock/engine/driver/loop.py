@@ -46,6 +46,7 @@ from penstock.engine.status import Status
 from penstock.engine.worker import reports
 from penstock.engine.worker.task import DatabaseLost
 from penstock.stream.gates import NANOS_PER_TOKEN
+from penstock.stream.time_rules import close_delay_us
 
 _logger = logging.getLogger("penstock.engine")
 
@@ -211,7 +212,7 @@ class CycleLoop:
             stopping=self._state.stopping,
             state_table=None if prepared.result_tables is None else f"penstock.state_{context.id}",
             idle_us=stream.time.idle_flush_us,
-            close_delay_us=stream.time.grace_us + stream.time.lateness_us,
+            close_delay_us=close_delay_us(stream.windows, stream.time) + stream.time.lateness_us,
             stop_offsets=None if self._stop_offsets is None else dict(self._stop_offsets),
             outer_join=join if join is not None and join.is_outer else None,
         )

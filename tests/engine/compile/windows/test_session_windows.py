@@ -8,13 +8,13 @@ from __future__ import annotations
 import os
 import random
 import zlib
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 import pytest
 
-from penstock.log.event import Event
+from penstock.stream.time_rules import TimeRules
+from tests.engine.compile.windows.test_session_union import SECOND, split_late, union
 from tests.engine.pipelines import NEVER_IDLE, T0, Bench, decoded, drivers_lost, stream
 
 EXAMPLES = int(os.environ.get("PENSTOCK_TEST_SESSION_EXAMPLES", "2"))
@@ -22,38 +22,6 @@ GAP, GRACE = 4, 1
 RULES: dict[str, Any] = {"event_time": "ts", "idle_flush_seconds": NEVER_IDLE}
 #: Key, start and end in seconds after T0.
 Window = tuple[str, float, float]
-
-
-@dataclass
-class OracleSession:
-    start: float
-    end: float
-    amounts: list[int] = field(default_factory=list)
-
-
-def oracle(events: list[Event], include: bool) -> tuple[dict[Window, list[int]], list[int]]:
-    """The sessions of all events, processed in the order of their offsets, and the amounts of late events."""
-    sessions: dict[str, list[OracleSession]] = {}
-    late: list[int] = []
-    highest: dict[int, float] = {}
-    for event in sorted(events, key=lambda e: (e.partition_id, e.offset)):
-        data = event.data
-        at = data["ts"] - T0
-        watermark = highest.get(event.partition_id, float("-inf"))
-        highest[event.partition_id] = max(watermark, at)
-        of_key = sessions.setdefault(str(event.key), [])
-        overlapping = [session for session in of_key if session.start < at + GAP and at < session.end]
-        joined = [session for session in overlapping if session.end + GRACE > watermark]
-        if at + GAP + GRACE <= watermark:
-            if not (include or event.is_redriven):
-                late.append(data["amount"])
-                continue
-            joined = joined or overlapping
-        ends = [(at, at + GAP), *((session.start, session.end) for session in joined)]
-        amounts = [data["amount"], *(amount for session in joined for amount in session.amounts)]
-        of_key[:] = [session for session in of_key if session not in joined]
-        of_key.append(OracleSession(min(start for start, _ in ends), max(end for _, end in ends), amounts))
-    return {(key, s.start, s.end): sorted(s.amounts) for key, of_key in sessions.items() for s in of_key}, late
 
 
 def received(bench: Bench) -> tuple[dict[tuple[Any, ...], tuple[int, int, int]], int]:
@@ -100,18 +68,21 @@ def test_sessions_equal_the_oracle_and_late_events_correct_them(bench: Bench, se
     # Some events are far behind.
     times = [n + chance.choice([0, 1, 2, 3, -12, -20, -25]) for n in range(45)]
     bench.push([(chance.choice("abc"), {"ts": T0 + at, "amount": 2**n % 1_000_003}) for n, at in enumerate(times)])
-    made = totals(stream(), gap=GAP, grace_seconds=GRACE, late="include" if include else "dead_letter")
+    rules = TimeRules("ts", grace_us=GRACE * SECOND, late="include" if include else "dead_letter")
+    made = totals(stream(), gap=GAP, grace_seconds=GRACE, late=rules.late)
     with drivers_lost(chance, 0.15):
         bench.run(made, flush=False, max_events_per_cycle=15)
         if not include:
-            rejected = oracle(bench.events("orders"), include=False)[1]
-            assert sorted(letter.data["amount"] for letter in bench.letters()) == sorted(rejected)
+            _, rejected = split_late(bench.events("orders"), GAP, rules)
+            assert sorted(letter.data["amount"] for letter in bench.letters()) == sorted(
+                event.data["amount"] for event in rejected
+            )
             assert bench.redrive() == len(rejected)
         bench.run(made, max_events_per_cycle=15)
 
-    expected, _ = oracle(bench.events("orders"), include)
+    counted, _ = split_late(bench.events("orders"), GAP, rules)
     found = in_history(bench)
-    assert after_t0(found) == {window: (len(amounts), sum(amounts)) for window, amounts in expected.items()}
+    assert after_t0(found) == {(key, *span): (n, total) for key, *span, n, total in union(counted, GAP, None)}
     known, replaced = received(bench)
     assert known == found
     assert replaced
@@ -120,11 +91,11 @@ def test_sessions_equal_the_oracle_and_late_events_correct_them(bench: Bench, se
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(EXAMPLES))
-def test_each_event_is_in_one_session_with_a_global_watermark(bench: Bench, seed: int) -> None:
+def test_sessions_with_a_global_watermark_are_the_union_of_all_events(bench: Bench, seed: int) -> None:
     chance = random.Random(seed)
     bench.queue(partitions=3)
     events = [
-        (chance.choice("abcdef"), {"who": who, "ts": T0 + n / 2 + chance.choice([0, 3, -6, -12]), "amount": n})
+        (chance.choice("abg"), {"who": who, "ts": T0 + 3 * n + chance.choice([0, 1, -12, -25]), "amount": n})
         for n in range(40)
         for who in "xy"
     ]
@@ -138,9 +109,8 @@ def test_each_event_is_in_one_session_with_a_global_watermark(bench: Bench, seed
     known, replaced = received(bench)
     assert known == found
     assert replaced
-    for who in "xy":
-        mine = [(n, total) for (key, _, _), (n, total, _) in found.items() if key == who]
-        assert (sum(n for n, _ in mine), sum(total for _, total in mine)) == (40, sum(range(40)))
+    expected = union(bench.events("orders"), 3, "who")
+    assert after_t0(found) == {(key, *span): (n, total) for key, *span, n, total in expected}
 
 
 def test_an_extended_session_is_open_again_if_another_partition_is_behind(bench: Bench) -> None:
@@ -153,9 +123,9 @@ def test_an_extended_session_is_open_again_if_another_partition_is_behind(bench:
 
     push(ahead, 38)
     push(ahead, 100, "z")
-    push(behind, 50, "z")
+    push(behind, 60, "z")
     bench.run(made, flush=False)
-    # Late in its own partition. The extended session ends at 55, and the other partition is at 50.
+    # Late in its own partition. The extended session ends at 55, and sessions that end by 50 are closed.
     push(ahead, 45)
     bench.run(made, flush=False)
     assert [(row["key"], row["n"]) for row in bench.live() if row["key"] == "x"] == [("x", 2)]
@@ -164,5 +134,5 @@ def test_an_extended_session_is_open_again_if_another_partition_is_behind(bench:
     bench.run(made)
 
     found = in_history(bench)
-    assert after_t0(found) == {("x", 38, 62): (3, 3), ("z", 50, 60): (1, 1), ("z", 100, 110): (1, 1)}
+    assert after_t0(found) == {("x", 38, 62): (3, 3), ("z", 60, 70): (1, 1), ("z", 100, 110): (1, 1)}
     assert received(bench) == (found, 1)

@@ -1,14 +1,15 @@
 """Session windows: assigns events to sessions, starting from the open sessions.
 
-Events of a key are processed in the order of their offsets. An event joins every session that it overlaps with and that
-was still open when it came. These sessions are merged. So the result does not depend on how events are divided into
-cycles. A late event that is to count joins closed sessions if it overlaps with no open one, and corrects them.
+The sessions of a key are the union of its events' intervals, each from the event's time to the gap after it. A session
+closes only when no event in time can overlap with it any more (``close_delay_us``). So the sessions of a key
+are disjoint, and they do not depend on how events are divided into cycles. A late event that is to count joins closed
+sessions as well, and corrects them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,9 +26,11 @@ from penstock.stream.time_rules import TimeRules
 
 _sql = Statements("penstock.engine.compile.windows", "session_windows.sql")
 
+_Array = np.ndarray[Any, Any]
+
 #: The columns that are added to each event. A row with ``__old_start`` is not an event, but a session that was
-#: extended or merged.
-_SESSION_COLUMNS = pa.schema(
+#: extended, merged or corrected.
+SESSION_COLUMNS = pa.schema(
     [
         ("__window_start", pa.int64()),
         ("__window_end", pa.int64()),
@@ -46,156 +49,175 @@ def assign_sessions(
 ) -> DataFrame:
     if not is_single_partition:
         frame = frame.repartition("__group_key")
-    ordered = frame.sortWithinPartitions("__group_key", "__partition", "__offset")
-    schema = StructType([*frame.schema.fields, *from_arrow_schema(_SESSION_COLUMNS).fields])
-    assigner = _SessionAssigner(gap_us, rules.grace_us, rules.late, config, to_arrow_schema(schema, timezone="UTC"))
-    return ordered.mapInArrow(assigner, schema)
+    schema = StructType([*frame.schema.fields, *from_arrow_schema(SESSION_COLUMNS).fields])
+    return frame.mapInArrow(SessionAssigner(gap_us, rules, config, to_arrow_schema(schema, timezone="UTC")), schema)
 
 
-class _StoredSession(NamedTuple):
-    """A session as the last cycle left it."""
+def late_events(times: _Array, watermarks: _Array, gap_us: int, rules: TimeRules) -> _Array:
+    """Which events are late. An event that is not late does not overlap with a session that the watermark closed."""
+    if rules.event_time is None:
+        late: _Array = times + rules.grace_us < watermarks
+    else:
+        late = times + (gap_us + rules.grace_us) <= watermarks
+    return late
 
-    start: int
-    end: int
-    is_closed: bool
+
+def merge_intervals(keys: _Array, starts: _Array, ends: _Array) -> tuple[_Array, _Array, _Array]:
+    """Merge the intervals of each key that overlap. Intervals that only touch are not merged.
+
+    Returns the merged interval that each one belongs to, and the starts and ends of the merged intervals.
+    """
+    order = np.lexsort((starts, keys))
+    keys, starts = keys[order], starts[order]
+    # The highest end so far within each key: ends are replaced by their ranks, which leave room for the key.
+    values, ranks = np.unique(ends, return_inverse=True)
+    base = keys * len(values)
+    highest = values[np.maximum.accumulate(base + ranks[order]) - base]
+    is_first = np.ones(len(order), dtype=bool)
+    is_first[1:] = (keys[1:] != keys[:-1]) | (starts[1:] >= highest[:-1])
+    merged = np.empty(len(order), dtype=np.int64)
+    merged[order] = np.cumsum(is_first) - 1
+    # The first interval of all is always the start of one, so the last of all is an end.
+    is_last = np.roll(is_first, -1)
+    return merged, starts[is_first], highest[is_last]
 
 
-@dataclass(eq=False)
-class _Session:
-    start: int
-    end: int
-    #: The stored sessions that this one contains.
-    stored: list[_StoredSession] = field(default_factory=list)
-    #: True for a closed session that no event has joined yet.
-    is_closed: bool = False
-    #: The partition of the last event that joined.
-    partition: int | None = None
-    merged_into: _Session | None = None
+class _StoredSessions(NamedTuple):
+    """Sessions as the last cycle left them."""
 
-    @property
-    def corrects_closed(self) -> bool:
-        return any(stored.is_closed for stored in self.stored)
+    #: Indexes of the keys.
+    keys: _Array
+    starts: _Array
+    ends: _Array
+    is_closed: _Array
 
-    def resolve(self) -> _Session:
-        """The session that this one was merged into, or itself."""
-        session = self
-        while session.merged_into is not None:
-            session = session.merged_into
-        return session
+    def overlaps(self, keys: _Array, starts: _Array, ends: _Array) -> _Array:
+        """Which of the intervals overlap with a closed session."""
+        closed: dict[int, list[tuple[int, int]]] = {}
+        for key, start, end, is_closed in zip(*(column.tolist() for column in self), strict=True):
+            if is_closed:
+                closed.setdefault(key, []).append((start, end))
+        result = np.zeros(len(keys), dtype=bool)
+        for row in np.flatnonzero(np.isin(keys, list(closed))):
+            result[row] = any(starts[row] < end and start < ends[row] for start, end in closed[keys[row]])
+        return result
 
 
 @dataclass(frozen=True)
-class _SessionAssigner:
+class SessionAssigner:
     """The function that Spark calls in a worker."""
 
     gap_us: int
-    grace_us: int
-    late: str
+    rules: TimeRules
     config: ReadConfig
     #: The columns of the result.
     schema: pa.Schema
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         filled_batches = [batch for batch in batches if batch.num_rows]
-        if not filled_batches:
-            return
-        table = pa.Table.from_batches(filled_batches).combine_chunks()
-        keys = table.column("__group_key").to_pylist()
-        times, watermarks = (table.column(name).to_numpy() for name in ("__time", "__watermark"))
-        late = times + (self.gap_us + self.grace_us) <= watermarks
-        rejected = np.zeros(len(keys), dtype=bool)
-        if self.late != "include":
-            rejected = late & ~table.column("__redriven").to_numpy()
-        sessions = self._load_sessions(keys, times, late & ~rejected)
-        partitions = table.column("__partition").to_pylist()
-        assigned: list[_Session] = []
-        for key, partition, time, watermark, is_late, is_rejected in zip(
-            keys, partitions, times.tolist(), watermarks.tolist(), late.tolist(), rejected.tolist(), strict=True
-        ):
-            if is_rejected:
-                session = _Session(time, time + self.gap_us)
-            else:
-                session = self._join_session(sessions.setdefault(key, []), time, watermark, is_late)
-                session.partition = partition
-            assigned.append(session)
-        yield from self._to_event_rows(table, assigned, rejected).to_batches()
-        yield from self._to_merge_rows(sessions).to_batches()
+        if filled_batches:
+            yield from self._assign(pa.Table.from_batches(filled_batches).combine_chunks()).to_batches()
 
-    def _load_sessions(self, keys: list[str], times: Any, corrects: Any) -> dict[str, list[_Session]]:
-        """Load the open sessions of the keys, and the closed ones that late events correct."""
-        if not self.config.query_id:
-            return {}  # a preview has no state
-        sessions: dict[str, list[_Session]] = {}
-        for key, start, end in self._query("open_sessions", {"keys": sorted(set(keys))}):
-            sessions.setdefault(key, []).append(_Session(start, end, [_StoredSession(start, end, False)]))
-        if corrects.any():
-            starts = times[corrects]
+    def _assign(self, table: pa.Table) -> pa.Table:
+        encoded = table.column("__group_key").combine_chunks().dictionary_encode()
+        names, keys = encoded.dictionary.to_pylist(), encoded.indices.to_numpy().astype(np.int64)
+        starts, watermarks = (table.column(name).to_numpy() for name in ("__time", "__watermark"))
+        ends = starts + self.gap_us
+        late = late_events(starts, watermarks, self.gap_us, self.rules)
+        always_counts = np.full(len(keys), True)
+        if self.rules.late != "include":
+            always_counts = table.column("__redriven").to_numpy()
+        stored = self._load_sessions(names, keys, starts, ends, late, late & ~always_counts)
+        if stored.is_closed.any():
+            # After a change of the partitioning, a key's new partition can be behind its old one.
+            late |= stored.overlaps(keys, starts, ends)
+        rejected = late & ~always_counts
+        counted = np.flatnonzero(~rejected)
+        merged, merged_starts, merged_ends = merge_intervals(
+            np.concatenate([keys[counted], stored.keys]),
+            np.concatenate([starts[counted], stored.starts]),
+            np.concatenate([ends[counted], stored.ends]),
+        )
+        of_event, of_stored = merged[: len(counted)], merged[len(counted) :]
+        starts, ends = starts.copy(), ends.copy()
+        starts[counted], ends[counted] = merged_starts[of_event], merged_ends[of_event]
+        corrects_closed = np.zeros(len(merged_starts), dtype=bool)
+        corrects_closed[of_stored[stored.is_closed]] = True
+        is_late = rejected.copy()
+        is_late[counted] = corrects_closed[of_event]
+        partitions = np.full(len(merged_starts), -1, dtype=np.int64)
+        np.maximum.at(partitions, of_event, table.column("__partition").to_numpy()[counted])
+        spans = (merged_starts[of_stored], merged_ends[of_stored])
+        # A closed session that keeps its span is reported too: the commit may have to open it again.
+        is_moved = (spans[0] != stored.starts) | (spans[1] != stored.ends) | stored.is_closed
+        is_moved &= partitions[of_stored] >= 0
+        events = self._to_rows(
+            table,
+            {
+                "__window_start": starts,
+                "__window_end": ends,
+                "__is_late": is_late,
+                "__late_partition": pa.array(table.column("__partition").to_numpy(), mask=~rejected),
+                "__late_offset": pa.array(table.column("__offset").to_numpy(), mask=~rejected),
+            },
+        )
+        moves = self._to_rows(
+            None,
+            {
+                "__group_key": pa.array([names[key] for key in stored.keys[is_moved].tolist()], pa.string()),
+                "__partition": partitions[of_stored][is_moved],
+                "__window_start": spans[0][is_moved],
+                "__window_end": spans[1][is_moved],
+                "__is_late": np.zeros(is_moved.sum(), dtype=bool),
+                "__old_start": stored.starts[is_moved],
+                "__old_end": stored.ends[is_moved],
+                "__old_is_closed": stored.is_closed[is_moved],
+            },
+        )
+        return pa.concat_tables([events, moves])
+
+    def _to_rows(self, table: pa.Table | None, added: dict[str, Any]) -> pa.Table:
+        """Rows of the result: the columns of a table and others, and nulls."""
+        rows = len(added["__window_start"])
+        names = [] if table is None else table.column_names
+        arrays = [
+            pa.array(added[field.name], field.type)
+            if field.name in added
+            else (table.column(field.name) if table is not None and field.name in names else pa.nulls(rows, field.type))
+            for field in self.schema
+        ]
+        return pa.Table.from_arrays(arrays, schema=self.schema)
+
+    def _load_sessions(
+        self, names: list[str], keys: _Array, starts: _Array, ends: _Array, late: _Array, rejected: _Array
+    ) -> _StoredSessions:
+        """Load the open sessions of the keys, and the closed ones that events could overlap with."""
+        rows: list[tuple[str, int, int, bool]] = []
+        if self.config.query_id:  # a preview has no state
+            rows += [(*row, False) for row in self._query("open_sessions", {"keys": sorted(names)})]
+            # One range for all events of a key that are in time, and one for each late event.
+            in_time = np.flatnonzero(~late)
+            lowest, highest = np.full(len(names), 2**62), np.full(len(names), -(2**62))
+            np.minimum.at(lowest, keys[in_time], starts[in_time])
+            np.maximum.at(highest, keys[in_time], ends[in_time])
+            ranges = np.flatnonzero(lowest < highest)
+            single = np.flatnonzero(late & ~rejected)
             params = {
-                "keys": [key for key, is_corrected in zip(keys, corrects.tolist(), strict=True) if is_corrected],
-                "starts": int_array(starts.tolist()),
-                "ends": int_array((starts + self.gap_us).tolist()),
+                "keys": [names[key] for key in np.concatenate([ranges, keys[single]]).tolist()],
+                "starts": int_array(np.concatenate([lowest[ranges], starts[single]]).tolist()),
+                "ends": int_array(np.concatenate([highest[ranges], ends[single]]).tolist()),
             }
-            for key, start, end in self._query("closed_sessions", params):
-                stored = [_StoredSession(start, end, True)]
-                sessions.setdefault(key, []).append(_Session(start, end, stored, is_closed=True))
-        return sessions
+            rows += [(*row, True) for row in self._query("closed_sessions", params)]
+        codes = {name: code for code, name in enumerate(names)}
+        return _StoredSessions(
+            np.array([codes[row[0]] for row in rows], dtype=np.int64),
+            np.array([row[1] for row in rows], dtype=np.int64),
+            np.array([row[2] for row in rows], dtype=np.int64),
+            np.array([row[3] for row in rows], dtype=bool),
+        )
 
     def _query(self, name: str, params: dict[str, Any]) -> list[tuple[str, int, int]]:
         """The key, start and end of stored sessions."""
         statement = fill_placeholders(_sql[name], id=int(self.config.query_id))
         with translate_database_errors():
             return worker_connection(self.config.conninfo).execute(statement, params).fetchall()
-
-    def _join_session(self, sessions: list[_Session], time: int, watermark: int, is_late: bool) -> _Session:
-        end = time + self.gap_us
-        overlapping = [session for session in sessions if time < session.end and end > session.start]
-        joined = [s for s in overlapping if not s.is_closed and s.end + self.grace_us > watermark]
-        if is_late and not joined:
-            joined = overlapping
-        if len(joined) == 1:
-            session = joined[0]
-            session.start, session.end, session.is_closed = min(session.start, time), max(session.end, end), False
-            return session
-        session = _Session(time, end)
-        for other in joined:
-            session.start, session.end = min(session.start, other.start), max(session.end, other.end)
-            session.stored += other.stored
-            other.merged_into = session
-            sessions.remove(other)
-        sessions.append(session)
-        return session
-
-    def _to_event_rows(self, table: pa.Table, assigned: list[_Session], rejected: Any) -> pa.Table:
-        """The events with their sessions. An event is late for the merge if its session may be in the history."""
-        sessions = [session.resolve() for session in assigned]
-        added = {
-            "__window_start": pa.array([session.start for session in sessions], pa.int64()),
-            "__window_end": pa.array([session.end for session in sessions], pa.int64()),
-            "__is_late": pa.array(rejected | np.array([session.corrects_closed for session in sessions])),
-            "__late_partition": pa.array(table.column("__partition").to_numpy(), mask=~rejected),
-            "__late_offset": pa.array(table.column("__offset").to_numpy(), mask=~rejected),
-        }
-        nulls = {f.name: pa.nulls(len(sessions), f.type) for f in _SESSION_COLUMNS if f.name not in added}
-        columns = {**{name: table.column(name) for name in table.column_names}, **added, **nulls}
-        return pa.Table.from_arrays([columns[name] for name in self.schema.names], schema=self.schema)
-
-    def _to_merge_rows(self, sessions: dict[str, list[_Session]]) -> pa.Table:
-        """The stored sessions that were extended or merged."""
-        rows = [
-            {
-                "__group_key": key,
-                "__window_start": session.start,
-                "__window_end": session.end,
-                "__is_late": False,
-                "__partition": session.partition,
-                "__old_start": stored.start,
-                "__old_end": stored.end,
-                "__old_is_closed": stored.is_closed,
-            }
-            for key, of_key in sessions.items()
-            for session in of_key
-            for stored in session.stored
-            if (stored.start, stored.end) != (session.start, session.end)
-        ]
-        columns: list[Any] = [pa.array([row.get(field.name) for row in rows], field.type) for field in self.schema]
-        return pa.Table.from_arrays(columns, schema=self.schema)

@@ -48,13 +48,15 @@ ON CONFLICT (query_id, partition_id) DO UPDATE SET floor_us = greatest(r.floor_u
 UPDATE penstock.queries SET closed_us = greatest(closed_us, %(closed)s) WHERE id = %(query)s
 
 -- name: partition_progress
--- The event times of every partition of a group, whether no event has come of late, and whether events are unread.
-SELECT r.high_us, r.floor_us, coalesce(r.last_at, 'epoch') <= %(now)s - %(idle)s AS is_quiet,
+-- The event times of every partition of a group, whether no event has come of late, and whether events are unread. A
+-- partition that has had no event counts as quiet from the query's creation on.
+SELECT r.high_us, r.floor_us, greatest(r.last_at, q.created_at) <= %(now)s - %(idle)s AS is_quiet,
        coalesce((SELECT k.end_offset FROM {chunks} k
                  WHERE k.partition_id = t.id ORDER BY k.end_offset DESC LIMIT 1), t.sealed_end) > p.next_offset
            AS has_unread
 FROM penstock.cursors c
 JOIN penstock.partitions t ON t.id = c.partition_id
+JOIN penstock.queries q ON q.id = %(query)s
 CROSS JOIN LATERAL (
     SELECT p.next_offset FROM penstock.positions p
     WHERE p.group_id = c.group_id AND p.partition_id = c.partition_id ORDER BY p.version DESC LIMIT 1
