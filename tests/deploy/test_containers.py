@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +12,20 @@ import pytest
 import typer.main
 import yaml
 
+from penstock import Stream
 from penstock.cli.app import app
 
 ROOT = Path(__file__).parents[2]
-CONTAINER = ROOT / "deploy" / "container"
-IMAGES = [CONTAINER / "Containerfile", ROOT / "deploy" / "image" / "Dockerfile"]
-SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((CONTAINER / "compose.yaml").read_text())["services"]
+COMPOSE = ROOT / "deploy" / "compose" / "compose.yaml"
+IMAGES = [ROOT / "deploy" / "image" / "Dockerfile"]
+SERVICES: dict[str, dict[str, Any]] = yaml.safe_load(COMPOSE.read_text())["services"]
 
 
-@pytest.mark.parametrize("service", [name for name, said in SERVICES.items() if said["image"] == "penstock"])
+@pytest.mark.parametrize("service", [name for name, said in SERVICES.items() if said["image"] == "penstock:latest"])
 def test_what_a_service_runs_is_a_command_that_exists(service: str) -> None:
     command: Any = typer.main.get_command(app)
-    arguments = list(SERVICES[service]["command"])
+    program, *arguments = SERVICES[service]["command"]
+    assert program == "penstock"
     while hasattr(command, "commands"):
         name, arguments = arguments[0], arguments[1:]
         assert name in command.commands
@@ -40,8 +43,26 @@ def test_a_service_listens_beyond_its_container_only_on_loopback() -> None:
 def test_a_service_waits_for_one_that_is_there_and_says_when_it_is_ready() -> None:
     for said in SERVICES.values():
         for other, wanted in said.get("depends_on", {}).items():
-            assert wanted == {"condition": "service_healthy"}
-            assert "healthcheck" in SERVICES[other]
+            if wanted == {"condition": "service_healthy"}:
+                assert "healthcheck" in SERVICES[other]
+            else:
+                assert wanted == {"condition": "service_completed_successfully"}
+                assert SERVICES[other]["restart"] == "no"
+
+
+def test_files_that_a_service_mounts_exist() -> None:
+    mounted = [volume.split(":")[0] for said in SERVICES.values() for volume in said.get("volumes", [])]
+    files = [COMPOSE.parent / source for source in mounted if source.startswith(".")]
+    assert [file.name for file in files] == ["app.py"]
+    assert all(file.is_file() for file in files)
+
+
+def test_the_streams_of_the_deployment_are_valid() -> None:
+    definitions = runpy.run_path(str(ROOT / "deploy" / "app.py"))
+    streams = [value for value in definitions.values() if isinstance(value, Stream)]
+    assert streams
+    for stream in streams:
+        stream.check()
 
 
 @pytest.mark.parametrize("image", IMAGES, ids=lambda image: image.name)

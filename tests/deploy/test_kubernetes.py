@@ -20,7 +20,10 @@ from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JError
 
 from penstock.cli.app import app
+from penstock.console import settings as console
 from penstock.engine.spark.java import find_java
+from penstock.server import settings as server
+from penstock.server.api import health
 
 ROOT = Path(__file__).parents[2]
 IMAGE = ROOT / "deploy" / "image"
@@ -73,14 +76,37 @@ def strays(given: Any, read: Any, path: str) -> list[str]:
     return found
 
 
+STREAMS = "Deployment/penstock-streams"
+#: The resources that run a process, with the command of each.
+PROCESSES = {
+    "Job/penstock-upgrade": ["db", "upgrade"],
+    "Deployment/penstock-server": ["serve"],
+    "Deployment/penstock-console": ["console"],
+    STREAMS: ["run"],
+}
+
+
 def resources() -> dict[str, Any]:
+    """Return the resources by kind and name."""
     text = (ROOT / "deploy" / "kubernetes" / "penstock.yaml").read_text()
-    return {each["kind"]: each for each in yaml.safe_load_all(text)}
+    return {f"{each['kind']}/{each['metadata']['name']}": each for each in yaml.safe_load_all(text)}
 
 
-def container() -> dict[str, Any]:
-    (only,) = resources()["Deployment"]["spec"]["template"]["spec"]["containers"]
+def container(resource: str = STREAMS) -> dict[str, Any]:
+    (only,) = resources()[resource]["spec"]["template"]["spec"]["containers"]
     return dict(only)
+
+
+def parse_command(arguments: list[str]) -> dict[str, Any]:
+    """Parse the arguments of ``penstock`` without running it."""
+    command: Any = typer.main.get_command(app)
+    while hasattr(command, "commands"):
+        name, *arguments = arguments
+        assert name in command.commands
+        command = command.commands[name]
+    given, rest, _ = command.make_parser(click.Context(command)).parse_args(list(arguments))
+    assert rest == []
+    return dict(given)
 
 
 def settings() -> dict[str, str]:
@@ -121,17 +147,17 @@ def test_any_other_command_is_run_as_it_is(tmp_path: Path) -> None:
 
 
 def test_every_field_is_one_that_kubernetes_knows_of_the_type_that_it_has(models: Any) -> None:
-    for kind, given in resources().items():
+    for name, given in resources().items():
         read = models.unmarshal(yaml.safe_dump(given))
-        assert read.getClass().getSimpleName() == kind
-        assert strays(given, read, kind) == []
+        assert read.getClass().getSimpleName() == given["kind"]
+        assert strays(given, read, name) == []
 
 
 @pytest.mark.parametrize(
     ("path", "value"), [(("spec", "replica"), 2), (("spec", "template", "spec", "containers", 0, "securityContxt"), {})]
 )
 def test_a_field_that_is_misspelt_is_found(models: Any, path: tuple[Any, ...], value: object) -> None:
-    given = place = resources()["Deployment"]
+    given = place = resources()[STREAMS]
     for step in path[:-1]:
         place = place[step]
     place[path[-1]] = value
@@ -140,7 +166,7 @@ def test_a_field_that_is_misspelt_is_found(models: Any, path: tuple[Any, ...], v
 
 
 def test_a_value_of_another_type_is_found(models: Any) -> None:
-    given = resources()["Deployment"]
+    given = resources()[STREAMS]
     given["spec"]["replicas"] = "two"
     with pytest.raises(Py4JError, match="replicas"):
         models.unmarshal(yaml.safe_dump(given))
@@ -172,28 +198,74 @@ def test_spark_knows_every_setting() -> None:
 
 
 def test_the_driver_is_a_command_that_exists() -> None:
-    program, command, *arguments = container()["args"]
-    assert program == "penstock"
-    parser: Any = typer.main.get_command(app)
-    run = parser.commands[command]
-    given, _, _ = run.make_parser(click.Context(run)).parse_args(list(arguments))
+    given = parse_command(container()["args"][1:])
     assert given["file"] == "/pipeline/app.py"
     assert given["master"] == "k8s://https://kubernetes.default.svc"
 
 
 def test_everything_that_is_named_is_there() -> None:
     found = resources()
-    pod = found["Deployment"]["spec"]["template"]
-    assert pod["metadata"]["labels"] == found["Deployment"]["spec"]["selector"]["matchLabels"]
-    assert pod["spec"]["serviceAccountName"] == found["ServiceAccount"]["metadata"]["name"]
-    assert found["RoleBinding"]["roleRef"]["name"] == found["Role"]["metadata"]["name"]
-    assert found["RoleBinding"]["subjects"] == [{"kind": "ServiceAccount", "name": "penstock"}]
+    pod = found[STREAMS]["spec"]["template"]
+    assert f"ServiceAccount/{pod['spec']['serviceAccountName']}" in found
+    binding = found["RoleBinding/penstock"]
+    assert f"Role/{binding['roleRef']['name']}" in found
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "penstock"}]
     named = set(re.findall(r"\$\((\w+)\)", " ".join(container()["args"])))
     assert named <= {variable["name"] for variable in container()["env"]}
     mounts = {mount["name"] for mount in container()["volumeMounts"]}
     assert mounts == {volume["name"] for volume in pod["spec"]["volumes"]}
     conf = settings()
     assert conf["spark.kubernetes.container.image"] == container()["image"]
+
+
+def test_there_is_a_resource_for_every_process() -> None:
+    names = {name for name in resources() if name.startswith(("Job/", "Deployment/"))}
+    assert names == set(PROCESSES)
+
+
+@pytest.mark.parametrize("resource", PROCESSES)
+def test_a_process_is_a_command_that_exists(resource: str) -> None:
+    program, *arguments = container(resource)["args"]
+    assert program == "penstock"
+    assert arguments[: len(PROCESSES[resource])] == PROCESSES[resource]
+    parse_command(arguments)
+
+
+@pytest.mark.parametrize("resource", PROCESSES)
+def test_a_process_runs_the_image_with_the_secret_and_not_as_root(resource: str) -> None:
+    found = container(resource)
+    pod = resources()[resource]["spec"]["template"]["spec"]
+    environment = {variable["name"]: variable for variable in found["env"]}
+    assert found["image"] == "penstock:latest"
+    assert "secretKeyRef" in environment["PENSTOCK_DATABASE_URL"]["valueFrom"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert f"USER {pod['securityContext']['runAsUser']}\n" in (IMAGE / "Dockerfile").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "variable", "port_number"),
+    [("server", "PENSTOCK_HOST", server.DEFAULT_PORT), ("console", "PENSTOCK_CONSOLE_HOST", console.DEFAULT_PORT)],
+)
+def test_a_service_leads_to_the_port_of_its_process(name: str, variable: str, port_number: int) -> None:
+    found = container(f"Deployment/penstock-{name}")
+    (port,) = found["ports"]
+    assert port["containerPort"] == port_number
+    environment = {each["name"]: each.get("value") for each in found["env"]}
+    service = resources()[f"Service/penstock-{name}"]["spec"]
+    assert environment[variable] == "0.0.0.0"  # noqa: S104 - in the pod
+    assert service["ports"][0]["targetPort"] == port["name"]
+    labels = resources()[f"Deployment/penstock-{name}"]["spec"]["template"]["metadata"]["labels"]
+    assert service["selector"] == labels
+    for probe in ("livenessProbe", "readinessProbe"):
+        action = found[probe].get("httpGet") or found[probe]["tcpSocket"]
+        assert action["port"] == port["name"]
+        assert action.get("path", "/healthz") in {endpoint.path for endpoint in health.routes}
+
+
+def test_every_selector_matches_the_labels_of_its_pods() -> None:
+    for name, found in resources().items():
+        if name.startswith("Deployment/"):
+            assert found["spec"]["selector"]["matchLabels"] == found["spec"]["template"]["metadata"]["labels"]
 
 
 def test_a_driver_that_others_can_reach_asks_who_they_are_and_speaks_in_cipher() -> None:
@@ -207,7 +279,7 @@ def test_no_secret_is_written_down_and_nobody_is_root() -> None:
     (url,) = [variable for variable in container()["env"] if variable["name"] == "PENSTOCK_DATABASE_URL"]
     assert "value" not in url
     assert "secretKeyRef" in url["valueFrom"]
-    user = resources()["Deployment"]["spec"]["template"]["spec"]["securityContext"]["runAsUser"]
+    user = resources()[STREAMS]["spec"]["template"]["spec"]["securityContext"]["runAsUser"]
     assert f"USER {user}\n" in (IMAGE / "Dockerfile").read_text()
 
 
