@@ -7,7 +7,7 @@ still open, and queues that no query writes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from operator import attrgetter
@@ -21,11 +21,12 @@ from penstock.core.timestamps import EPOCH
 from penstock.db.statements import Statements
 from penstock.engine.alerts.evaluate import (
     AlertEvent,
-    RuleInput,
     alert_batch,
     alert_event,
     evaluate_rule,
+    load_silenced,
     load_states,
+    rule_input,
     store_states,
 )
 from penstock.engine.alerts.store import RuleInfo, RuleStore
@@ -99,7 +100,7 @@ class Alerts(TransactionalSink):
         return [alert_batch(rule, alerts)] if alerts else []
 
     async def _evaluate(self, conn: AsyncConnection[Any], rule: Rule, events: Sequence[Event]) -> list[AlertEvent]:
-        inputs = [_rule_input(event) for event in events]
+        inputs = [rule_input(event) for event in events]
         if any(window_end(given.row) is None for given in inputs):
             async with conn.cursor(row_factory=scalar_row) as cursor:
                 is_selected = await (await cursor.execute(_sql["is_selected"], {"queue": rule.queue})).fetchone()
@@ -136,18 +137,21 @@ class Alerts(TransactionalSink):
     ) -> list[AlertEvent]:
         if scan is None or scan.rule != rule:
             return []  # the rule was changed after the scan: the next tick scans again
-        states = await load_states(conn, rule, sorted({window.key for window in scan.windows}))
+        keys = sorted({window.key for window in scan.windows})
+        states, silenced = await load_states(conn, rule, keys), await load_silenced(conn, rule, keys)
         changed: dict[str, KeyState] = {}
         alerts: list[AlertEvent] = []
         for window in scan.windows:
             key = window.key
+            if key in silenced:
+                continue
             states[key], alert = evaluate_open_window(rule, states[key], key, window.row, now)
             if alert is not None:
                 alerts.append(alert_event(alert, states[key].turns))
                 changed[key] = states[key]
         if changed:
             await store_states(conn, rule, changed, {})
-        else:
+        elif not silenced:
             # Only without alerts, because the transaction can fail: the next scan then reads the same rows again.
             self._scanned_until = scan.until
         return alerts
@@ -166,17 +170,13 @@ class Alerts(TransactionalSink):
         rows = await (await conn.execute(_sql["missing"], params)).fetchall()
         states: dict[str, KeyState] = {}
         alerts: list[AlertEvent] = []
+        silenced = await load_silenced(conn, rule, [key for key, _ in rows])
         for key, state in rows:
+            if key in silenced:
+                continue
             states[key], alert = evaluate_absence(rule, msgspec.convert(state, KeyState), key, now)
             if alert is not None:
                 alerts.append(alert_event(alert, states[key].turns))
         if states:
             await store_states(conn, rule, states, {})
         return alerts
-
-
-def _rule_input(event: Event) -> RuleInput:
-    """Return an event as the input of a rule; the key of a window can differ from the key of the event."""
-    row = event.data if isinstance(event.data, Mapping) else {"value": event.data}
-    key = row.get("key")
-    return RuleInput(key if isinstance(key, str) else event.key or "", row, event.appended_at)

@@ -49,12 +49,12 @@ class Alert(msgspec.Struct, frozen=True):
 
 
 def evaluate_closed_window(
-    rule: Rule, state: KeyState, key: str, row: Mapping[str, Any], now: datetime
+    rule: Rule, state: KeyState, key: str, row: Mapping[str, Any], now: datetime, *, is_silenced: bool = False
 ) -> tuple[KeyState, Alert | None]:
     """Return the state after a closed window, and the alert if the rule fires or clears.
 
     A window that ends no later than the last one, such as a correction, changes nothing. A result without a window
-    always counts, so the caller has to pass it once.
+    always counts, so the caller has to pass it once. A silenced rule does not fire, but clears.
     """
     end = window_end(row)
     if _is_past(state, end):
@@ -65,7 +65,7 @@ def evaluate_closed_window(
         if not state.is_firing:
             return state, None
         return _switch(rule, state, key, row, now, None, None)
-    value = _number(row, rule.value)
+    value = read_number(row, rule.value)
     if value is None:
         return state, None
     measure, expected = _measure(rule.condition, state.before, value)
@@ -80,7 +80,8 @@ def evaluate_closed_window(
     if not is_turning:
         return msgspec.structs.replace(state, streak=0), None
     streak = state.streak + 1
-    if streak < (rule.clear_after if state.is_firing else rule.fire_after):
+    is_held = is_silenced and not state.is_firing
+    if is_held or streak < (rule.clear_after if state.is_firing else rule.fire_after):
         return msgspec.structs.replace(state, streak=streak), None
     return _switch(rule, state, key, row, now, value, expected)
 
@@ -92,7 +93,7 @@ def evaluate_open_window(
 
     A window that has closed since it was read changes nothing.
     """
-    value = _number(row, rule.value)
+    value = read_number(row, rule.value)
     if (
         state.is_firing
         or value is None
@@ -167,13 +168,36 @@ def _measure(condition: Condition, before: Sequence[float], value: float) -> tup
         return None, None
     mean = math.fsum(before) / len(before)
     difference = abs(value - mean)
-    if condition.kind == "change":
-        scale = abs(mean)
-    else:
-        scale = math.sqrt(math.fsum((each - mean) ** 2 for each in before) / len(before))
+    scale = _scale(condition, before, mean)
     if difference <= _ROUNDING * max(abs(value), abs(mean)):
         return 0.0, mean
     return (difference / scale if scale else math.inf), mean
+
+
+def find_thresholds(condition: Condition, state: KeyState) -> tuple[float | None, float | None]:
+    """Return the lower and the upper value beyond which the rule fires next, or between which it clears if it fires.
+
+    None where there is no such value, or while there are too few windows.
+    """
+    bound = condition.clear if state.is_firing else condition.limit
+    match condition.kind:
+        case "above":
+            return None, bound
+        case "below":
+            return bound, None
+        case "absent":
+            return None, None
+    before = state.before
+    if len(before) < condition.over:
+        return None, None
+    mean = math.fsum(before) / len(before)
+    return mean - bound * _scale(condition, before, mean), mean + bound * _scale(condition, before, mean)
+
+
+def _scale(condition: Condition, before: Sequence[float], mean: float) -> float:
+    if condition.kind == "change":
+        return abs(mean)
+    return math.sqrt(math.fsum((each - mean) ** 2 for each in before) / len(before))
 
 
 def _contradicts(condition: Condition, is_firing: bool, measure: float) -> bool:
@@ -196,7 +220,8 @@ def _message(rule: Rule, key: str, is_firing: bool, value: float | None, expecte
     return f"{key}: {rule.value} is {value:g} again, where {expected:g} is expected"
 
 
-def _number(row: Mapping[str, Any], path: str) -> float | None:
+def read_number(row: Mapping[str, Any], path: str) -> float | None:
+    """Return the number in a field, which may be dotted; None if there is none."""
     value: Any = row
     for name in path.split("."):
         value = value.get(name) if isinstance(value, Mapping) else None

@@ -10,6 +10,7 @@ import pytest
 from penstock.engine.alerts.evaluate import RuleInput, evaluate_rule
 from penstock.engine.alerts.store import RuleStore
 from penstock.log.log import Log
+from tests.log.logs import push
 from tests.server.problems import problem_kind
 
 HOT = {"on": "readings-5s", "value": "avg", "when": {"kind": "above", "limit": 80, "clear": 75}, "fire_after": 1}
@@ -68,3 +69,21 @@ def test_invalid_rules_are_refused(v1: httpx.Client, wrong: dict[str, object]) -
     response = v1.put("rules/hot", json={**HOT, **wrong})
     assert response.status_code in (400, 422), response.text
     assert response.headers["content-type"] == "application/problem+json"
+
+
+async def test_try_and_silence_a_rule(http: httpx.AsyncClient, log: Log) -> None:
+    await http.put("/v1/queues/readings-5s", json={})
+    await push(log, [{"avg": value} for value in (70, 85, 60)], queue="readings-5s", key="boiler")
+    trial = (await http.post("/v1/rules/hot/try", json=HOT)).json()
+    assert [each["state"] for each in trial["alerts"]] == ["firing", "cleared"]
+    assert [(point["value"], point["upper"], point["firing"]) for point in trial["points"]] == [
+        (70, 80, False),
+        (85, 80, True),
+        (60, 75, False),
+    ]
+    assert (await http.get("/v1/rules")).json()["rules"] == []
+    assert problem_kind(await http.put("/v1/rules/hot", json={**HOT, "value": "agv"})) == (400, "invalid-option")
+    assert problem_kind(await http.post("/v1/rules/hot/silence", json={"seconds": 60})) == (404, "not-found")
+    await http.put("/v1/rules/hot", json=HOT)
+    assert (await http.post("/v1/rules/hot/silence", json={"seconds": 60, "key": "boiler"})).is_success
+    assert list((await http.get("/v1/rules")).json()["rules"][0]["silenced_keys"]) == ["boiler"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,29 +12,20 @@ from penstock.cli.completion import queue_names
 from penstock.cli.session import CommandSession, find_queue
 from penstock.cli.times import format_time
 from penstock.core.errors import InvalidRequest, NotFound
-from penstock.core.formatting import number
+from penstock.core.formatting import duration, number
 
 if TYPE_CHECKING:
-    from penstock.stream.rules import ConditionKind
+    from penstock.stream.rules import ConditionKind, Rule
 
 app = typer.Typer(help="Rules: alerts on the results of queries.")
 
 RuleName = Annotated[str, typer.Argument(metavar="NAME", help="The name of the rule.")]
+ResultQueue = Annotated[
+    str, typer.Option("--on", metavar="QUEUE", help="The queue of results.", autocompletion=queue_names)
+]
 
 
-@command(
-    app,
-    "save",
-    examples=[
-        "penstock rule save hot --on readings-5s --value avg --above 80 --clear 75 --fire-after 2",
-        "penstock rule save surge --on views-1m --value count --zscore 3 --over 20",
-        "penstock rule save silent --on readings-5s --absent 30 --expect boiler",
-    ],
-)
-async def save(
-    session: CommandSession,
-    name: RuleName,
-    on: Annotated[str, typer.Option(metavar="QUEUE", help="The queue of results.", autocompletion=queue_names)],
+def rule_options(
     value: Annotated[str, typer.Option(metavar="FIELD", help="The field to compare.")] = "value",
     above: Annotated[float | None, typer.Option(metavar="LIMIT", help="Fire when the value is above.")] = None,
     below: Annotated[float | None, typer.Option(metavar="LIMIT", help="Fire when the value is below.")] = None,
@@ -65,39 +56,122 @@ async def save(
     ] = None,
     alerts: Annotated[str, typer.Option(metavar="QUEUE", help="The queue for alerts.")] = "alerts",
 ) -> None:
-    """Create or change a rule. `penstock rule run` evaluates it."""
-    from penstock.sinks.alerts import RuleStore
+    """The definition of a rule."""
+
+
+def _make_rule(name: str, on: str, options: dict[str, Any]) -> Rule:
     from penstock.stream import rules
 
-    limits: dict[ConditionKind, float | None] = {
-        "above": above,
-        "below": below,
-        "change": change,
-        "zscore": zscore,
-        "absent": absent,
-    }
+    kinds: tuple[ConditionKind, ...] = ("above", "below", "change", "zscore", "absent")
+    limits = {kind: options.pop(kind) for kind in kinds}
     chosen = [kind for kind, limit in limits.items() if limit is not None]
     if len(chosen) != 1:
         raise InvalidRequest("give exactly one condition: --above, --below, --change, --zscore or --absent")
     kind = chosen[0]
-    limit = float(limits[kind] or 0)
-    optional = {"clear": clear, "over": over}
-    when = rules.make_condition(kind, limit, **{name: value for name, value in optional.items() if value is not None})
-    rule = rules.rule(
-        name,
-        on=on,
-        when=when,
-        value=value,
-        alerts=alerts,
-        fire_after=fire_after,
-        clear_after=clear_after,
-        live=live,
-        expect=expect or (),
-    )
+    optional = {"clear": options.pop("clear"), "over": options.pop("over")}
+    given = {name: value for name, value in optional.items() if value is not None}
+    options["expect"] = options["expect"] or ()
+    return rules.rule(name, on=on, when=rules.make_condition(kind, float(limits[kind]), **given), **options)
+
+
+@command(
+    app,
+    "save",
+    options=rule_options,
+    examples=[
+        "penstock rule save hot --on readings-5s --value avg --above 80 --clear 75 --fire-after 2",
+        "penstock rule save surge --on views-1m --value count --zscore 3 --over 20",
+        "penstock rule save silent --on readings-5s --absent 30 --expect boiler",
+    ],
+)
+async def save(
+    session: CommandSession,
+    name: RuleName,
+    on: ResultQueue,
+    strict: Annotated[
+        bool, typer.Option("--strict/--no-strict", help="Refuse a field that no recent result has.")
+    ] = True,
+    **options: Any,
+) -> None:
+    """Create or change a rule."""
+    from penstock.sinks.alerts import RuleStore
+
+    rule = _make_rule(name, on, options)
     async with session.log() as log:
         await find_queue(log, on)
-        await RuleStore(log).save(rule)
-    session.out.note(f"Saved rule {name}. `penstock rule run` evaluates it and writes alerts to the queue {alerts!r}.")
+        store = RuleStore(log)
+        await store.save(rule, strict=strict)
+        query = await store.find_query(rule)
+    if query is None:
+        evaluated = "`penstock rule run` evaluates it"
+    elif rule.live is not None:
+        evaluated = f"Query {query!r} evaluates it when it closes windows, and `penstock rule run` on open windows"
+    else:
+        evaluated = f"Query {query!r} evaluates it when it closes windows"
+    session.out.note(f"Saved rule {name}. {evaluated}. Alerts go to the queue {rule.alerts!r}.")
+
+
+@command(
+    app,
+    "try",
+    options=rule_options,
+    examples=[
+        "penstock rule try hot --on readings-5s --value avg --above 80",
+        "penstock rule try surge --on views-1m --value count --zscore 3 --results 10000",
+    ],
+)
+async def try_(
+    session: CommandSession,
+    name: RuleName,
+    on: ResultQueue,
+    results: Annotated[
+        int, typer.Option(min=1, max=10_000, metavar="N", help="How many of the newest results to read.")
+    ] = 2_000,
+    **options: Any,
+) -> None:
+    """Show which alerts a rule would have raised on past results. Nothing is stored."""
+    from penstock.engine.alerts.trial import try_rule
+
+    rule = _make_rule(name, on, options)
+    async with session.log() as log:
+        await find_queue(log, on)
+        trial = await try_rule(log, rule, limit=results)
+    fired = [each for each in trial.alerts if each.alert.state == "firing"]
+    document = {
+        "results": len(trial.points),
+        "alerts": [
+            {"at": each.at, "key": each.alert.key, "state": each.alert.state, "message": each.alert.message}
+            for each in trial.alerts
+        ],
+    }
+    rows = [[format_time(each.at), each.alert.state, each.alert.message] for each in trial.alerts]
+    session.out.listing(document, ("when", "state", "message"), rows, empty="The rule would have raised no alert.")
+    session.out.note(f"{number(len(trial.points))} results, {number(len(fired))} alerts.")
+
+
+@command(
+    app,
+    "silence",
+    examples=["penstock rule silence hot --for 3600", "penstock rule silence hot --key boiler --for 600"],
+)
+async def silence(
+    session: CommandSession,
+    name: RuleName,
+    seconds: Annotated[
+        float, typer.Option("--for", min=0, metavar="SECONDS", help="For how long; 0 ends the silence.")
+    ],
+    key: Annotated[str | None, typer.Option(metavar="KEY", help="Only this key.", show_default="all keys")] = None,
+) -> None:
+    """Let a rule raise no new alerts for a time. Alerts that fire already still resolve."""
+    from penstock.sinks.alerts import RuleStore
+
+    async with session.log() as log:
+        if not await RuleStore(log).silence(name, seconds, key=key):
+            raise _not_found(name)
+    scope = "" if key is None else f" for {key}"
+    session.out.note(
+        f"Rule {name} is silent{scope} for {duration(seconds)}." if seconds else f"Rule {name} is not silent{scope}."
+    )
 
 
 @command(app, "list", examples=["penstock rule list", "penstock rule list --json"])
@@ -110,7 +184,15 @@ async def list_(session: CommandSession) -> None:
     async with session.log() as log:
         saved, firing = await RuleStore(log).all(), await RuleStore(log).firing()
     document = {
-        "rules": [{**msgspec.to_builtins(entry.rule), "firing": entry.firing} for entry in saved],
+        "rules": [
+            {
+                **msgspec.to_builtins(entry.rule),
+                "firing": entry.firing,
+                "silenced_until": entry.silenced_until,
+                "silenced_keys": dict(entry.silenced_keys),
+            }
+            for entry in saved
+        ],
         "firing": [{"rule": rule, "key": key, "since": since} for rule, key, since in firing],
     }
     rows = [
@@ -121,10 +203,11 @@ async def list_(session: CommandSession) -> None:
             f"{entry.rule.condition.kind} {entry.rule.condition.limit:g}",
             entry.rule.alerts,
             number(entry.firing),
+            format_time(entry.silenced_until) if entry.silenced_until else ", ".join(entry.silenced_keys),
         ]
         for entry in saved
     ]
-    columns = ("rule", "on", "value", "when", "alerts", "firing")
+    columns = ("rule", "on", "value", "when", "alerts", "firing", "silent until")
     empty = "There are no rules yet. `penstock rule save --help` shows how to create one."
     session.out.listing(document, columns, rows, right=("firing",), empty=empty)
     for rule, key, since in firing:
@@ -136,11 +219,13 @@ async def delete(session: CommandSession, name: RuleName, yes: Yes = False) -> N
     """Delete a rule."""
     from penstock.sinks.alerts import RuleStore
 
-    if not yes:
-        session.out.confirm(f"Delete rule {name}?")
     async with session.log() as log:
-        if not await RuleStore(log).delete(name):
-            raise NotFound(f"there is no rule {name!r}: `penstock rule list` lists the rules")
+        store = RuleStore(log)
+        if await store.find(name) is None:
+            raise _not_found(name)
+        if not yes:
+            session.out.confirm(f"Delete rule {name}?")
+        await store.delete(name)
     session.out.note(f"Deleted rule {name}.")
 
 
@@ -168,3 +253,7 @@ async def run(
             runner.add(rule.queue, Alerts(rule))
             session.out.hint(f"{rule.name}: {rule.queue} → {rule.alerts}")
         await runner.run(idle_seconds)
+
+
+def _not_found(name: str) -> NotFound:
+    return NotFound(f"there is no rule {name!r}: `penstock rule list` lists the rules")

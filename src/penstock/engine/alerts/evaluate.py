@@ -19,6 +19,7 @@ from psycopg import AsyncConnection
 from penstock.core import json
 from penstock.db.statements import Statements
 from penstock.log.catalog import Catalog
+from penstock.log.event import Event
 from penstock.log.queue import Queue
 from penstock.log.write.batch import Batch
 from penstock.log.write.json_events import JsonEvents
@@ -82,11 +83,15 @@ async def evaluate_rules(
 
 async def evaluate_rule(conn: AsyncConnection[Any], rule: Rule, results: Sequence[RuleInput]) -> list[AlertEvent]:
     """Evaluate a rule on results in their order, store its state and return its alerts."""
-    states = await load_states(conn, rule, sorted({result.key for result in results}))
+    keys = sorted({result.key for result in results})
+    states = await load_states(conn, rule, keys)
+    silenced = await load_silenced(conn, rule, keys)
     seen: dict[str, datetime] = {}
     alerts: list[AlertEvent] = []
     for result in results:
-        states[result.key], alert = evaluate_closed_window(rule, states[result.key], result.key, result.row, result.at)
+        states[result.key], alert = evaluate_closed_window(
+            rule, states[result.key], result.key, result.row, result.at, is_silenced=result.key in silenced
+        )
         seen[result.key] = max(result.at, seen.get(result.key, result.at))
         if alert is not None:
             alerts.append(alert_event(alert, states[result.key].turns))
@@ -98,6 +103,13 @@ async def load_states(conn: AsyncConnection[Any], rule: Rule, keys: Sequence[str
     """Return the stored states of a rule; keys without one have an empty state."""
     rows = await (await conn.execute(_sql["states"], {"name": rule.name, "keys": list(keys)})).fetchall()
     return {**dict.fromkeys(keys, KeyState()), **{key: msgspec.convert(state, KeyState) for key, state in rows}}
+
+
+async def load_silenced(conn: AsyncConnection[Any], rule: Rule, keys: Sequence[str]) -> frozenset[str]:
+    """Return the keys among these for which a rule is silenced."""
+    rows = await (await conn.execute(_sql["silenced"], {"name": rule.name, "keys": ["", *keys]})).fetchall()
+    silenced = frozenset(key for (key,) in rows)
+    return frozenset(keys) if "" in silenced else silenced
 
 
 async def store_states(
@@ -137,6 +149,13 @@ def alert_batch(rule: Rule, alerts: Sequence[AlertEvent]) -> Batch:
 async def _lock_rules(conn: AsyncConnection[Any], queue: str) -> list[Rule]:
     rows = await (await conn.execute(_sql["lock_rules"], {"queue": queue})).fetchall()
     return [msgspec.convert(definition, Rule) for (definition,) in rows]
+
+
+def rule_input(event: Event) -> RuleInput:
+    """Return an event as the input of a rule; the key of a window can differ from the key of the event."""
+    row = event.data if isinstance(event.data, Mapping) else {"value": event.data}
+    key = row.get("key")
+    return RuleInput(key if isinstance(key, str) else event.key or "", row, event.appended_at)
 
 
 def _to_input(key: str | None, line: bytes, end: datetime | None, now: datetime) -> RuleInput:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from penstock.core.errors import NotFound
-from penstock.engine.alerts.store import RuleStore
+from penstock.engine.alerts.store import RuleInfo, RuleStore
+from penstock.engine.alerts.trial import try_rule
 from penstock.server.auth.identity import Role
 from penstock.server.routing.call import ApiCall
 from penstock.server.routing.endpoint import EndpointGroup
@@ -35,7 +36,9 @@ class RuleCondition(Struct, frozen=True, forbid_unknown_fields=True):
         )
 
 
-class SaveRuleRequest(Struct, frozen=True, forbid_unknown_fields=True):
+class RuleFields(Struct, frozen=True, forbid_unknown_fields=True):
+    """The definition of a rule without its name."""
+
     #: The queue of the results.
     on: str
     when: RuleCondition
@@ -50,12 +53,59 @@ class SaveRuleRequest(Struct, frozen=True, forbid_unknown_fields=True):
     #: Keys whose absence fires the rule even if they never had a result.
     expect: list[str] = []
 
+    def to_rule(self, name: str) -> Rule:
+        """Return the rule, or raise InvalidRequest."""
+        given = {field: getattr(self, field) for field in RuleFields.__struct_fields__}
+        return rules.rule(name, **{**given, "when": self.when.to_condition()})
 
-class RuleDocument(SaveRuleRequest, frozen=True, forbid_unknown_fields=True, kw_only=True):
+
+class SaveRuleRequest(RuleFields, frozen=True, forbid_unknown_fields=True):
+    #: Refuse a value that no recent result of the queue has.
+    strict: bool = True
+
+
+class RuleDocument(RuleFields, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A rule, and the number of keys for which it fires."""
 
     name: str
     firing: int
+    #: Until when it raises no new alerts.
+    silenced_until: datetime | None = None
+    #: The same for single keys.
+    silenced_keys: dict[str, datetime] = {}
+
+
+class SilenceRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """For how long a rule raises no new alerts; 0 ends that."""
+
+    seconds: float
+    #: Only for this key.
+    key: str | None = None
+
+
+class TrialPointDocument(Struct, frozen=True):
+    """A past result, and the values at which the rule would fire, or clear while it fires."""
+
+    key: str
+    at: datetime
+    value: float | None
+    lower: float | None
+    upper: float | None
+    firing: bool
+
+
+class TrialAlertDocument(Struct, frozen=True):
+    at: datetime
+    key: str
+    state: str
+    message: str
+
+
+class TrialDocument(Struct, frozen=True):
+    """The results that were read, oldest first, and the alerts that the rule would have raised."""
+
+    points: list[TrialPointDocument]
+    alerts: list[TrialAlertDocument]
 
 
 class FiringAlertDocument(Struct, frozen=True):
@@ -81,7 +131,7 @@ async def list_rules(call: ApiCall) -> RuleList:
     firing = [
         FiringAlertDocument(alert.rule, alert.key, alert.since) for alert in await store.firing() if alert.rule in names
     ]
-    return RuleList([_to_document(info.rule, info.firing) for info in visible], firing)
+    return RuleList([_to_document(info) for info in visible], firing)
 
 
 @routes.put(
@@ -93,15 +143,49 @@ async def list_rules(call: ApiCall) -> RuleList:
 )
 async def save_rule(call: ApiCall, body: SaveRuleRequest) -> RuleDocument:
     """Create or replace a rule. A replaced rule starts without firing alerts."""
-    rule = rules.rule(call.path["rule"], **{**structs.asdict(body), "when": body.when.to_condition()})
+    rule = body.to_rule(call.path["rule"])
     call.require_access([rule.queue, rule.alerts])
     store = RuleStore(call.log)
     existing = await store.find(rule.name)
     if existing is not None:
         call.require_access_silently([existing.queue, existing.alerts])
     await call.log.catalog.get(rule.queue)
-    await store.save(rule)
-    return _to_document(rule, 0)
+    await store.save(rule, strict=body.strict)
+    return _to_document(RuleInfo(rule, 0))
+
+
+@routes.post(
+    "/v1/rules/{rule}/silence",
+    "Silence a rule",
+    Role.ADMIN,
+    checks_queues=True,
+    problems=("not-found", "invalid-name", "invalid-option"),
+)
+async def silence_rule(call: ApiCall, body: SilenceRequest) -> None:
+    """Let a rule raise no new alerts for a time. Alerts that fire already still clear."""
+    await _find_rule(call)
+    await RuleStore(call.log).silence(call.path["rule"], body.seconds, key=body.key)
+
+
+@routes.post(
+    "/v1/rules/{rule}/try",
+    "Try a rule on past results",
+    Role.READ,
+    checks_queues=True,
+    problems=("not-found", "invalid-name", "invalid-option"),
+)
+async def try_rule_on_past_results(call: ApiCall, body: RuleFields) -> TrialDocument:
+    """Evaluate a rule on the newest 2,000 results of its queue, without storing anything. The rule need not exist."""
+    rule = body.to_rule(call.path["rule"])
+    call.require_access(rule.queue)
+    trial = await try_rule(call.log, rule)
+    return TrialDocument(
+        [
+            TrialPointDocument(point.key, point.at, point.value, point.lower, point.upper, point.is_firing)
+            for point in trial.points
+        ],
+        [TrialAlertDocument(each.at, each.alert.key, each.alert.state, each.alert.message) for each in trial.alerts],
+    )
 
 
 @routes.delete(
@@ -109,16 +193,21 @@ async def save_rule(call: ApiCall, body: SaveRuleRequest) -> RuleDocument:
 )
 async def delete_rule(call: ApiCall) -> None:
     """Delete a rule with its firing alerts."""
-    store = RuleStore(call.log)
+    rule = await _find_rule(call)
+    await RuleStore(call.log).delete(rule.name)
+
+
+async def _find_rule(call: ApiCall) -> Rule:
     call.require_access(())
-    rule = await store.find(call.path["rule"])
+    rule = await RuleStore(call.log).find(call.path["rule"])
     if rule is None:
         raise NotFound(f"there is no rule {call.path['rule']!r}: GET /v1/rules lists all rules")
     call.require_access_silently(rule.queue)
-    await store.delete(rule.name)
+    return rule
 
 
-def _to_document(rule: Rule, firing: int) -> RuleDocument:
+def _to_document(info: RuleInfo) -> RuleDocument:
+    rule = info.rule
     when = RuleCondition(rule.condition.kind, rule.condition.limit, rule.condition.clear, rule.condition.over or None)
     return RuleDocument(
         rule.queue,
@@ -130,5 +219,7 @@ def _to_document(rule: Rule, firing: int) -> RuleDocument:
         rule.live,
         list(rule.expect),
         name=rule.name,
-        firing=firing,
+        firing=info.firing,
+        silenced_until=info.silenced_until,
+        silenced_keys=dict(info.silenced_keys),
     )

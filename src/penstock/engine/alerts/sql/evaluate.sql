@@ -5,6 +5,10 @@ SELECT definition FROM penstock.rules WHERE queue = %(queue)s ORDER BY name FOR 
 -- name: states
 SELECT key, state FROM penstock.rule_states WHERE rule = %(name)s AND key = ANY (%(keys)s)
 
+-- name: silenced
+SELECT key FROM penstock.rule_silences
+WHERE rule = %(name)s AND key = ANY (%(keys)s) AND until > clock_timestamp()
+
 -- name: store_states
 INSERT INTO penstock.rule_states (rule, key, is_firing, since, seen_at, state)
 SELECT %(name)s, key, is_firing, since, coalesce(seen_at, clock_timestamp()), state::jsonb

@@ -1,0 +1,79 @@
+"""Try a rule on the results that a queue has: when it would have fired and cleared, without storing anything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from penstock.engine.alerts.evaluate import rule_input
+from penstock.log.log import Log
+from penstock.stream.rule_evaluation import (
+    Alert,
+    KeyState,
+    evaluate_absence,
+    evaluate_closed_window,
+    find_thresholds,
+    read_number,
+    window_end,
+)
+from penstock.stream.rules import Rule
+
+MAX_TRIAL_RESULTS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class TrialPoint:
+    """A past result of a key, and the thresholds at which the rule would fire or clear."""
+
+    key: str
+    at: datetime
+    value: float | None
+    lower: float | None
+    upper: float | None
+    is_firing: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TrialAlert:
+    """An alert that the rule would have raised."""
+
+    at: datetime
+    alert: Alert
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """The results that were read, oldest first, and the alerts."""
+
+    points: Sequence[TrialPoint]
+    alerts: Sequence[TrialAlert]
+
+
+async def try_rule(log: Log, rule: Rule, *, limit: int = 2_000) -> Trial:
+    """Evaluate a rule on the newest results of its queue, up to ``limit``, as if it had just been saved."""
+    newest = await log.browse(rule.queue, limit=min(limit, MAX_TRIAL_RESULTS))
+    inputs = [rule_input(event) for event in reversed(newest)]
+    results = sorted(((window_end(given.row) or given.at, given) for given in inputs), key=lambda pair: pair[0])
+    states: dict[str, KeyState] = {}
+    last_seen: dict[str, datetime] = {}
+    points: list[TrialPoint] = []
+    alerts: list[TrialAlert] = []
+    is_absence = rule.condition.kind == "absent"
+    longest = timedelta(seconds=rule.condition.limit) if is_absence else timedelta.max
+    for at, given in results:
+        key = given.key
+        state = states.get(key, KeyState())
+        before = last_seen.get(key)
+        if is_absence and before is not None and at - before > longest:
+            state, alert = evaluate_absence(rule, state, key, before + longest)
+            if alert is not None:
+                alerts.append(TrialAlert(before + longest, alert))
+        lower, upper = find_thresholds(rule.condition, state)
+        states[key], alert = evaluate_closed_window(rule, state, key, given.row, at)
+        last_seen[key] = at
+        if alert is not None:
+            alerts.append(TrialAlert(at, alert))
+        points.append(TrialPoint(key, at, read_number(given.row, rule.value), lower, upper, states[key].is_firing))
+    alerts.sort(key=lambda each: each.at)
+    return Trial(points, alerts)
