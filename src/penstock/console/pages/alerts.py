@@ -7,8 +7,9 @@ from typing import Any
 
 from penstock.console.formatting import TimeFormatter
 from penstock.console.page import Page, View, url_for
+from penstock.console.pages import alert_rule
 from penstock.console.widgets import elements
-from penstock.console.widgets.tables import DataTable, TableCell, TableColumn, number_column
+from penstock.console.widgets.tables import DataTable, TableCell, TableColumn, key_cell, number_column
 from penstock.core import formatting
 from penstock.core.errors import NotFound
 from penstock.engine.alerts.store import FiringAlert
@@ -45,6 +46,11 @@ async def read_alerts(log: Log) -> AlertsData:
 
 
 async def build(view: View) -> None:
+    if "rule" in view.params or view.params.get("new"):
+        await alert_rule.build(view, view.params.get("rule"))
+        return
+    with elements.element("div", "ps-row ps-end"):
+        elements.link("New rule", url_for("/alerts", new="1"), "ps-button", "add")
     empty = elements.empty_state(
         "No rules yet",
         "A rule checks each result of a query and fires an alert if its condition holds.",
@@ -58,7 +64,7 @@ async def build(view: View) -> None:
             elements.badge("OK", "good")
             elements.text("No alert is firing.", "ps-muted")
         with elements.card("Rules"):
-            rule_table = DataTable("Rules", _RULE_COLUMNS)
+            rule_table = DataTable("Rules", _rule_columns(view.times))
         with elements.card("Recent alerts", hint=f"the last {_MAX_RECENT}") as recent_card:
             recent_table = DataTable("Recent alerts", _recent_columns(view.times))
 
@@ -125,14 +131,24 @@ def _queue_cell(queue: str) -> TableCell:
     return TableCell(queue, href=url_for("/queues", queue=queue))
 
 
-_RULE_COLUMNS: list[TableColumn[RuleInfo]] = [
-    TableColumn("Rule", lambda info: TableCell(info.rule.name, classes="ps-strong")),
-    TableColumn("Fires when", lambda info: describe_condition(info.rule.value, info.rule.condition)),
-    TableColumn("On", lambda info: _queue_cell(info.rule.queue)),
-    TableColumn("Alerts go to", lambda info: _queue_cell(info.rule.alerts)),
-    number_column(
-        "Firing", lambda info: TableCell(formatting.number(info.firing), tone="bad" if info.firing else None)
-    ),
-]
+def _rule_columns(times: TimeFormatter) -> list[TableColumn[RuleInfo]]:
+    def silence(info: RuleInfo) -> TableCell:
+        if info.silenced_until is not None:
+            return TableCell(f"until {times.clock(info.silenced_until)}", tone="warn")
+        if info.silenced_keys:
+            return TableCell(", ".join(info.silenced_keys), tone="warn")
+        return TableCell("–")
+
+    return [
+        TableColumn("Rule", lambda info: key_cell(info.rule.name, url_for("/alerts", rule=info.rule.name))),
+        TableColumn("Fires when", lambda info: describe_condition(info.rule.value, info.rule.condition)),
+        TableColumn("On", lambda info: _queue_cell(info.rule.queue), classes="ps-desktop"),
+        TableColumn("Alerts go to", lambda info: _queue_cell(info.rule.alerts), classes="ps-desktop"),
+        TableColumn("Silent", silence),
+        number_column(
+            "Firing", lambda info: TableCell(formatting.number(info.firing), tone="bad" if info.firing else None)
+        ),
+    ]
+
 
 PAGE = Page("/alerts", "Alerts", "notifications", build, needs_all=True)

@@ -1,0 +1,83 @@
+"""The page of alert rules: create, try on past windows, silence, change and delete."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from penstock.engine.alerts.store import RuleInfo, RuleStore
+from penstock.log.log import Log
+from penstock.log.write.batch import Batch
+from penstock.stream.rules import rule, zscore
+from tests.console.browser import DESKTOP, VARIANTS, Variant, check_pages, type_over
+from tests.console.conftest import run_with_log
+from tests.console.console_process import ConsoleProcess
+
+QUEUE = "views-1m"
+BEGIN = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def results(console: ConsoleProcess) -> None:
+    """Minutes of two sites, one with a surge, and a rule on them."""
+
+    async def make(log: Log) -> None:
+        await log.configure(QUEUE)
+        surge = [100, 104, 98, 101, 97, 103, 940, 1010, 99, 100]
+        for key, values in (("shop", surge), ("blog", [10] * 10)):
+            windows = [
+                {"views": value, "window_end": (BEGIN + timedelta(minutes=n)).isoformat()}
+                for n, value in enumerate(values)
+            ]
+            await log.push([Batch(QUEUE, [{"key": key, "data": each} for each in windows])])
+        await RuleStore(log).save(rule("surge", on=QUEUE, value="views", when=zscore(3, over=5)))
+
+    run_with_log(console.database_url, make)
+
+
+def _rules(console: ConsoleProcess) -> dict[str, RuleInfo]:
+    async def read(log: Log) -> dict[str, RuleInfo]:
+        return {info.rule.name: info for info in await RuleStore(log).all()}
+
+    return run_with_log(console.database_url, read)
+
+
+def test_a_rule_is_tried_created_silenced_and_deleted(page: Page, console: ConsoleProcess) -> None:
+    page.goto("/alerts")
+    page.get_by_role("link", name="New rule").click()
+    type_over(page, "Name", "hot")
+    type_over(page, "Queue of the results", QUEUE)
+    type_over(page, "Field", "viewz")
+    type_over(page, "Limit", "500")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("did you mean 'views'?")).to_be_visible()
+    type_over(page, "Field", "views")
+    page.get_by_role("button", name="Try on past windows").click()
+    expect(page.get_by_text("the rule would have fired 1 times")).to_be_visible()
+    expect(page.get_by_role("cell", name="shop: views is 940, above 500")).to_be_visible()
+    expect(page.get_by_role("img", name="Past values and thresholds")).to_be_visible()
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("button", name="Delete")).to_be_visible()
+    assert _rules(console)["hot"].rule.condition.limit == 500
+
+    page.get_by_role("button", name="Silence", exact=True).click()
+    expect(page.get_by_text("Silent until")).to_be_visible()
+    assert _rules(console)["hot"].silenced_until is not None
+    page.get_by_role("button", name="End the silence").click()
+    expect(page.get_by_role("button", name="End the silence")).to_have_count(0)
+
+    type_over(page, "Limit", "2000")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("the rule would have fired 0 times")).to_be_visible()
+    assert _rules(console)["hot"].rule.condition.limit == 2000
+    page.get_by_role("button", name="Delete").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    expect(page.get_by_role("link", name="New rule")).to_be_visible()
+    assert sorted(_rules(console)) == ["surge"]
+
+
+@pytest.mark.parametrize("variant", [DESKTOP, VARIANTS[-1]], ids=lambda variant: variant.name)
+def test_pages_are_accessible_and_fit_the_window(browser: Browser, console: ConsoleProcess, variant: Variant) -> None:
+    check_pages(browser, console.url, variant, ["/alerts", "/alerts?rule=surge", "/alerts?new=1"])
