@@ -59,6 +59,8 @@ _logger = logging.getLogger("penstock.engine")
 _STANDBY_SECONDS = 0.25
 #: Pause and stop commands are looked up this often.
 _COMMAND_SECONDS = 0.5
+#: A query that is stopped with a flush after a failure tries for this long, beyond its lease, to flush.
+_FLUSH_SECONDS = 30.0
 #: A query that ends waits this long for its last spans to be sent.
 _SEND_SPANS_SECONDS = 5.0
 #: Failures after which the query starts again from its last commit.
@@ -99,6 +101,7 @@ class Query:
         self._log = Log(self._database)
         self._ended = threading.Event()
         self._flush = options.flush
+        self._flush_deadline: float | None = None
         self._error: BaseException | None = None
         self._id: int | None = None
         self._watchers: list[Future[None]] = []
@@ -227,9 +230,11 @@ class Query:
 
     def _run_until_stopped(self, context: QueryContext, query: RegisteredQuery) -> None:
         """Take the lease, run cycles, and start again after a failure, until the query is to end."""
-        restarts = 0
-        while not self._state.stopping.is_set():
+        restarts, failed_fence = 0, None
+        while True:
             fence, warm = self._take_lease(context, query)
+            if fence is None and failed_fence is not None and self._flush:
+                fence = self._take_lease_to_flush(context, query, failed_fence)
             if fence is None:
                 return
             loop = CycleLoop(context, self._state, fence)
@@ -243,6 +248,7 @@ class Query:
             except _RESTART_ON as error:
                 # The next driver continues from the last commit, so nothing is lost.
                 restarts = 1 if loop.made_progress else restarts + 1
+                failed_fence = fence
                 self._check_restart(error, restarts)
                 loop.close()
                 backoff = self.restart_backoff if isinstance(error, SparkFailure) else self.reconnect_backoff
@@ -253,11 +259,6 @@ class Query:
     def _check_restart(self, error: BaseException, restarts: int) -> None:
         """Raise if the query is not to start again after an error."""
         self.status.error = error_summary(error)
-        if self._flush and self._state.stopping.is_set():
-            raise Conflict(
-                f"query {self.name!r} stopped with open windows, because it failed: {self.status.error}. "
-                "Nothing is lost: start it again, and stop it with flush=True once more"
-            ) from error
         _logger.warning("query %r starts again: %s", self.name, self.status.error)
         _logger.debug("full error", exc_info=error)
         if restarts <= self.max_restarts:
@@ -318,6 +319,30 @@ class Query:
         if warm is not None:
             warm.close()
         return None, None
+
+    def _take_lease_to_flush(self, context: QueryContext, query: RegisteredQuery, failed_fence: int) -> int | None:
+        """Take the lease again after a failure, to close the open windows before the query ends.
+
+        Returns a fencing number; None if another driver has taken the query over. Raises Conflict after a timeout.
+        """
+        if self._flush_deadline is None:
+            self._flush_deadline = time.monotonic() + self._options.lease_seconds + _FLUSH_SECONDS
+        driver = f"{socket.gethostname()}:{os.getpid()}"
+        while time.monotonic() < self._flush_deadline:
+            try:
+                take = context.registry.acquire_lease(self.name, driver, self._options.lease_seconds, query.at)
+                fence = context.run(take)
+                if fence is not None:
+                    return fence
+                if (context.run(context.registry.current_fence(query.id)) or 0) > failed_fence:
+                    return None
+            except (PenstockError, psycopg.Error) as error:
+                self.status.error = error_summary(error)
+            time.sleep(_STANDBY_SECONDS)
+        raise Conflict(
+            f"query {self.name!r} stopped with open windows, because it failed: {self.status.error}. "
+            "Nothing is lost: start it again, and stop it with flush=True once more"
+        )
 
 
 async def _read_rows(settings: Settings, request: RowRequest) -> QueryRows:

@@ -127,6 +127,12 @@ class Registry:
         async with self._log.database.connection() as conn:
             await conn.execute(_sql["release_lease"], {"query": query, "fence": fence})
 
+    async def current_fence(self, query: int) -> int | None:
+        """Return the fencing number of the last driver; None if the query does not exist."""
+        async with self._log.database.connection() as conn:
+            row = await (await conn.execute(_sql["current_fence"], {"query": query})).fetchone()
+        return None if row is None else int(row[0])
+
     async def store_field_types(self, query: int, types: dict[str, str]) -> None:
         """Store inferred types, so that the next start uses the same."""
         async with self._log.database.connection() as conn:

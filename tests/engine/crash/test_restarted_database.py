@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -10,10 +11,12 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
+from penstock.core.errors import Conflict
 from penstock.core.settings import Settings
 from penstock.db.embedded import server as embedded
 from penstock.db.embedded.postmaster import USER
 from penstock.db.embedded.server import EmbeddedPostgres
+from penstock.engine import query as query_module
 from penstock.engine.worker.task import worker_connection
 from tests.engine.crash.orders import QUERY, Orders, ask, committed, eventually, fence, stream
 from tests.servers import Server
@@ -63,6 +66,47 @@ def test_a_query_goes_on_when_postgresql_is_killed_in_mid_cycle(data_dir: Path) 
             assert query.is_running
         finally:
             query.stop()
+
+
+def open_windows(url: str) -> int:
+    return int(ask(url, f"SELECT count(*) FROM penstock_live.{QUERY}"))  # noqa: S608 - a name of this test
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("spark")
+def test_stop_with_flush_after_a_crash_of_postgresql_closes_all_windows(data_dir: Path) -> None:
+    with EmbeddedPostgres(data_dir) as server, Orders(server.url) as orders, ThreadPoolExecutor() as executor:
+        url = server.url
+        for end, waits in ((kill_server, True), (kill_server, False), (stop_immediately, True)):
+            orders.push_the_end()
+            query = stream().start(QUERY, settings=Settings(database_url=url), interval_seconds=0, lease_seconds=2)
+            eventually(lambda: orders.counted() == orders.count)
+            assert open_windows(url)
+            end(data_dir)
+            if waits:
+                eventually(lambda query=query: query.status.error is not None)  # type: ignore[misc]
+            stopped = executor.submit(query.stop, flush=True)
+            server.start()
+            stopped.result()
+            assert open_windows(url) == 0
+        assert orders.result("WHERE NOT is_open") == orders.pushed
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("spark")
+def test_stop_with_flush_raises_if_postgresql_stays_away(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(query_module, "_FLUSH_SECONDS", 1.0)
+    with EmbeddedPostgres(data_dir) as server, Orders(server.url) as orders:
+        orders.push(100)
+        settings = Settings(database_url=server.url, retry_seconds=1)
+        query = stream().start(QUERY, settings=settings, interval_seconds=0, lease_seconds=1)
+        eventually(lambda: orders.counted() == orders.count)
+        kill_server(data_dir)
+        eventually(lambda: query.status.error is not None)
+        with pytest.raises(Conflict, match="stopped with open windows"):
+            query.stop(flush=True)
+        server.start()
+        assert open_windows(server.url)
 
 
 @pytest.mark.timeout(600)

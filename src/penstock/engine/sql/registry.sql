@@ -52,6 +52,9 @@ RETURNING id
 -- name: release_lease
 UPDATE penstock.queries SET lease_until = 'epoch', driver = NULL WHERE id = %(query)s AND fence = %(fence)s
 
+-- name: current_fence
+SELECT fence FROM penstock.queries WHERE id = %(query)s
+
 -- name: field_types
 SELECT fields FROM penstock.queries WHERE id = %(query)s
 
