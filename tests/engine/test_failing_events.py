@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from pyspark import TaskContext
 
-from penstock import Context, agg
+from penstock import Context, agg, token_bucket_gate
 from penstock.core.errors import RepeatedFailure
 from penstock.engine.planning import poison_search
 from tests.engine.pipelines import NEVER_IDLE, T0, Bench, counted, eventually, stream
@@ -419,6 +419,24 @@ def test_text_that_cannot_be_stored_is_a_dead_letter_at_once(bench: Bench, make:
     (letter,) = bench.letters()
     assert letter.data["s"] == "a\0b"
     assert "U+0000" in letter.error
+
+
+@pytest.mark.parametrize("is_gated", [True, False])
+def test_a_computed_key_that_no_event_can_have_is_a_dead_letter_at_once(bench: Bench, is_gated: bool) -> None:
+    bench.queue(partitioning="key")
+    bench.queue("copies", partitioning="key")
+    texts = ["a", "long", "b", "nul", "c"]
+    bench.push([(f"k{n}", {"n": n, "s": text}) for n, text in enumerate(texts)])
+    made = stream().gate(token_bucket_gate(capacity=100, refill_per_sec=100)) if is_gated else stream()
+    odd = "CASE s WHEN 'long' THEN repeat(s, 1000) WHEN 'nul' THEN char(0) ELSE s END"
+    query = bench.run(made.to("copies", partition=odd))
+
+    assert query.status.failed_cycles == 0
+    assert sorted(event["s"] for event in bench.emitted("copies")) == ["a", "b", "c"]
+    assert sorted(letter.error.partition(" key of the result ")[2][:20] for letter in bench.letters()) == [
+        "may have up to 1024 ",
+        "must not contain the",
+    ]
 
 
 def test_a_join_key_that_cannot_be_stored_is_a_dead_letter_at_once(bench: Bench) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from penstock import Conflict, InvalidName, InvalidOption, NotFound, PenstockError
+from penstock import Conflict, InvalidName, InvalidOption, NotFound, PenstockError, agg
 from tests.engine.pipelines import NEVER_IDLE, T0, Bench, counted, eventually, stream
 
 
@@ -225,3 +226,28 @@ def test_a_large_backlog_is_read_in_large_cycles_of_several_tasks(bench: Bench) 
     assert len(rows) == len(bench.emitted()) == 250
     assert bench.letters() == []
     assert query.status.events_in == 60_000
+
+
+@pytest.mark.parametrize("aggregate", [agg.sum("n"), agg.count_distinct("n")], ids=["pre-aggregated", "Spark"])
+def test_key_by_keeps_apart_an_empty_text_null_and_quotes(bench: Bench, aggregate: Any) -> None:
+    texts = ["", None, '"', '""', "a", ""]
+    bench.queue(partitions=1)
+    bench.push([(None, {"ts": T0, "n": 1, "s": text}) for text in texts])
+    made = stream().key_by("s").window_tumbling(seconds=60, event_time="ts", idle_flush_seconds=NEVER_IDLE)
+    bench.run(made.aggregate({"count": agg.count(), "value": aggregate}).to("totals"))
+
+    assert bench.by_key("count") == {'""': 2, None: 1, '"""': 1, '""""': 1, "a": 1}
+    assert {event.key for event in bench.events("totals")} == {'""', None, '"""', '""""', "a"}
+
+
+def test_sums_of_more_than_38_digits_are_exact(bench: Bench) -> None:
+    amount = Decimal("99999999999999999999.5")
+    bench.queue(partitions=2)
+    bench.push([(f"k{n % 3}", {"ts": T0, "amount": amount, "s": "x"}) for n in range(30)])
+    made = stream().window_tumbling(seconds=60, event_time="ts", idle_flush_seconds=NEVER_IDLE)
+    bench.run(made.aggregate({"total": agg.sum("amount")}).to("totals"))
+    bench.run(made.aggregate({"total": agg.sum("amount"), "kinds": agg.count_distinct("s")}).to("totals"), "spark")
+
+    assert bench.letters() == []
+    for query in ("q", "spark"):
+        assert bench.by_key("total", query) == {key: amount * 10 for key in ("k0", "k1", "k2")}

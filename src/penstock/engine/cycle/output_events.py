@@ -7,9 +7,12 @@ from datetime import datetime
 from typing import Any, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.core import json
 from penstock.core.errors import WindowKeyFailed
+from penstock.core.names import MAX_KEY_BYTES, find_key_problem
+from penstock.engine.worker.event_failure import EventFailure, EventRef
 from penstock.engine.worker.json_values import COST_PREFIX, decode_rows, strip_internal_fields
 from penstock.engine.worker.read_config import EVENT_JSON
 from penstock.log.queue import Queue
@@ -31,6 +34,20 @@ def windows_to_outputs(windows: Iterable[ClosedWindow]) -> list[OutputEvent]:
         for key, revision, event, _ in windows
         if event is not None
     ]
+
+
+def reject_invalid_keys(table: pa.Table) -> tuple[pa.Table, list[EventFailure]]:
+    """Separate the events for which the stream computes a key that no event can have."""
+    keys = table.column("__output_key")
+    is_invalid = pc.or_(pc.greater(pc.binary_length(keys), MAX_KEY_BYTES), pc.match_substring(keys, "\0"))
+    if not pc.any(is_invalid).as_py():
+        return table, []
+    failures: dict[EventRef, EventFailure] = {}
+    events = list(map(EventRef, table.column("__partition").to_pylist(), table.column("__offset").to_pylist()))
+    for event, key, is_wrong in zip(events, keys.to_pylist(), is_invalid.to_pylist(), strict=True):
+        if is_wrong:
+            failures[event] = EventFailure(*event, "to", f"the key of the result {find_key_problem(key)}")
+    return table.filter(pa.array([event not in failures for event in events])), list(failures.values())
 
 
 def table_to_outputs(table: pa.Table, has_internal_fields: bool) -> list[OutputEvent]:

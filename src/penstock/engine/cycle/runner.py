@@ -16,7 +16,7 @@ from penstock.core.errors import SparkFailure
 from penstock.db.statements import Statements
 from penstock.engine.cycle.commit import Committer
 from penstock.engine.cycle.models import CommitStats, CommitTarget, ComputedCycle, CycleResult, SparkResult
-from penstock.engine.cycle.output_events import table_to_outputs
+from penstock.engine.cycle.output_events import reject_invalid_keys, table_to_outputs
 from penstock.engine.cycle.partials import empty_partials, split_result
 from penstock.engine.cycle.prepare import PreparedQuery
 from penstock.engine.cycle.query_context import QueryContext
@@ -67,6 +67,7 @@ class CycleRunner:
         )
         functions = (stream.sink_key, *(gate.cost.expression for gate in stream.gates))
         self._has_internal_fields = any(is_python(function) for function in functions)
+        self._computes_keys = stream.sink_key is not None and not stream.windows and stream.joined is None
         self._committer = Committer(context.log, self.target)
 
     def close(self) -> None:
@@ -106,6 +107,9 @@ class CycleRunner:
         clock = time.perf_counter()
         if has_job:
             reports = self._load_complete_reports(plan)
+        if table is not None and self._computes_keys:
+            table, failures = reject_invalid_keys(table)
+            reports.append(TaskReport([], failures, {}))
         result = self._to_result(plan, reports, table, started_at, took)
         took["prepare"] = (time.perf_counter() - clock) * 1000
         return ComputedCycle(result, table)
