@@ -19,6 +19,7 @@
     ├── InvalidRequest            the request is wrong, whatever the state of the database
     │   ├── InvalidName           name of a queue, group or key
     │   ├── InvalidOption         option that is unknown, of the wrong type or out of range (``option``)
+    │   ├── UnknownField          field that no recent event has (``field``, ``suggestions``)
     │   ├── InvalidSql            statement of streaming SQL (``line``, ``column``)
     │   └── InvalidEvent          one event of a push (``index``, ``field``)
     ├── NotFound                  the queue, group or dead letter does not exist
@@ -132,6 +133,15 @@ class InvalidOption(InvalidRequest):
     def __init__(self, message: str, *, option: str) -> None:
         super().__init__(message)
         self.option = option
+
+
+class UnknownField(InvalidRequest):
+    """A stream uses a field that no recent event has. ``suggestions`` are fields with similar names."""
+
+    def __init__(self, message: str, *, field: str, suggestions: Sequence[str]) -> None:
+        super().__init__(message)
+        self.field = field
+        self.suggestions = suggestions
 
 
 class InvalidSql(InvalidRequest):

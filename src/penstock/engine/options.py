@@ -18,6 +18,8 @@ class RunOptions:
 
     #: Start over: delete the query's windows, its history and its position.
     reset: bool = False
+    #: Refuse a field that no recent event has and whose type is not declared, when the query starts for the first time.
+    strict: bool = True
     #: Where a new query starts: "beginning", "now", or a time.
     subscription_from: str | datetime = "beginning"
     #: Process the events that exist at the start, then stop.
@@ -50,7 +52,7 @@ class RunOptions:
         """Validate options; those that are not given keep their defaults."""
         check_option_names(given, sorted(f.name for f in fields(cls)), "query")
         options = cls(**given)
-        for name in ("reset", "available_now", "flush"):
+        for name in ("reset", "strict", "available_now", "flush"):
             check_flag(name, getattr(options, name))
         for name in ("master", "key_name"):
             text = getattr(options, name)

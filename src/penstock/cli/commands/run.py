@@ -76,6 +76,12 @@ def run_options(
             show_default="beginning",
         ),
     ] = None,
+    strict: Annotated[
+        bool,
+        _stream_option(
+            "--strict/--no-strict", help="Refuse fields that no recent event has, unless their type is declared."
+        ),
+    ] = True,
     available_now: Annotated[
         bool, _stream_option("--available-now", help="Process all available events, then exit.")
     ] = False,
@@ -103,6 +109,7 @@ def run_options(
     values = {
         "reset": reset or None,
         "subscription_from": None if begin is None else _parse_start(begin),
+        "strict": None if strict else False,
         "available_now": available_now or None,
         "flush": flush or None,
         "interval_seconds": interval,

@@ -17,6 +17,7 @@ from penstock.engine.compile.preaggregation import plan_preaggregation
 from penstock.engine.compile.referenced_fields import referenced_fields, stored_fields
 from penstock.engine.compile.schema.field_types import is_time_only, resolve_fields, resolve_udf_stages
 from penstock.engine.compile.schema.sample import SAMPLE_SIZE
+from penstock.engine.compile.schema.unknown_fields import field_names
 from penstock.engine.compile.split_stream import split_stream
 from penstock.engine.compile.windows.window_assignment import compile_windows
 from penstock.engine.cycle.query_context import QueryContext
@@ -80,7 +81,9 @@ def prepare_query(
         groups = context.run(_subscribe(context))
         if context.stream.joined is not None:
             return _prepare_join(context, stored_types, wait, groups)
-        return _prepare_stream(context, stored_types, wait, groups)
+        sample, is_strict = _read_sample(context, stored_types, wait)
+        with stream_errors(field_names(event.raw for event in sample)):
+            return _prepare_stream(context, stored_types, wait, groups, sample, is_strict)
 
 
 def _prepare_stream(
@@ -88,9 +91,10 @@ def _prepare_stream(
     stored_types: _FieldTypes | None,
     wait: Callable[[], bool] | None,
     groups: Sequence[SourceGroup],
+    sample: Sequence[Event],
+    is_strict: bool,
 ) -> PreparedQuery:
     stream, split, spark = context.stream, context.split, context.spark
-    sample = _read_sample(context, stored_types, wait)
     conninfo = context.log.database.conninfo
     config = ReadConfig(
         conninfo,
@@ -107,12 +111,12 @@ def _prepare_stream(
         is_time_only=is_time_only(split),
     )
     references = ReferenceTables(config)
-    schema, types = resolve_fields(spark, split, references, stored_types or {}, sample)
+    schema, types = resolve_fields(spark, split, references, stored_types or {}, sample, strict=is_strict)
     config = dataclasses.replace(config, fields=schema)
     references = references.with_config(config)
     reader = EventReader(config)
     frame = reader.frame(spark, 1)
-    split, stage_types = resolve_udf_stages(split, frame, references, stored_types or {}, sample)
+    split, stage_types = resolve_udf_stages(split, frame, references, stored_types or {}, sample, strict=is_strict)
     if sample and wait is not None:
         stored_types = _store_types(context, {**types, **stage_types}, stored_types)
     result_tables: ResultTables | None = None
@@ -164,7 +168,7 @@ def _prepare_join(
     stream, split, spark = context.stream, context.split, context.spark
     assert stream.joined is not None  # noqa: S101 - the caller checked
     inputs = input_streams(stream, stream.joined)
-    samples = _read_join_samples(context, inputs, stored_types, wait)
+    samples, is_strict = _read_join_samples(context, inputs, stored_types, wait)
     queues = {source.queue_id: source.queue for source in groups}
     config = ReadConfig(
         context.log.database.conninfo,
@@ -182,7 +186,7 @@ def _prepare_join(
     ]
     max_events = context.options.max_events_per_cycle
     reader, references, types = prepare_join(
-        spark, stream, split, config, samples, stored_types or {}, input_queues, max_events
+        spark, stream, split, config, samples, stored_types or {}, input_queues, max_events, strict=is_strict
     )
     if types and wait is not None:
         stored_types = _store_types(context, types, stored_types)
@@ -210,18 +214,23 @@ def _store_types(context: QueryContext, types: _FieldTypes, stored_types: _Field
 
 def _read_sample(
     context: QueryContext, stored_types: _FieldTypes | None, wait: Callable[[], bool] | None
-) -> list[Event]:
-    """Read the newest events; wait for the first one if types have to be inferred."""
+) -> tuple[list[Event], bool]:
+    """Read the newest events; wait for the first one if types have to be inferred.
+
+    Also returns whether a field that no event of the sample has is refused. It is not if the query has been running
+    before, or if the sample is only the first events of a queue.
+    """
     split, sources = context.split, context.stream.sources
-    sample = context.run(_read_newest(context, sources))
+    sample = context.run(read_newest(context, sources))
+    is_strict = context.options.strict and bool(sample) and stored_types is None
     if not referenced_fields(split).names and not isinstance(split.stream.time.event_time, str):
-        return sample
+        return sample, is_strict
     while not sample and not stored_types:
         if wait is None or not wait():
             # Types that are assumed now would be those of the tables, and wrong for later events.
             raise NoSampleEvents
-        sample = context.run(_read_newest(context, sources))
-    return sample
+        sample = context.run(read_newest(context, sources))
+    return sample, is_strict
 
 
 def _read_join_samples(
@@ -229,17 +238,22 @@ def _read_join_samples(
     inputs: Sequence[Definition],
     stored_types: _FieldTypes | None,
     wait: Callable[[], bool] | None,
-) -> list[list[Event]]:
-    """Read the newest events of each input; wait for the first one of each if types have to be inferred."""
+) -> tuple[list[list[Event]], bool]:
+    """Read the newest events of each input; wait for the first one of each if types have to be inferred.
+
+    Also returns whether a field that no event of its sample has is refused, as :func:`_read_sample` does.
+    """
+    is_strict = context.options.strict and stored_types is None
     while True:
-        samples = [context.run(_read_newest(context, joined.sources)) for joined in inputs]
+        samples = [context.run(read_newest(context, joined.sources)) for joined in inputs]
         is_complete = all(
             sample or _has_known_types(name, joined, stored_types or {})
             for name, joined, sample in zip(SIDES, inputs, samples, strict=True)
         )
         # With available_now, an input without events stays without events.
         if is_complete or (context.options.available_now and any(samples)):
-            return samples
+            return samples, is_strict
+        is_strict = False
         if wait is None or not wait():
             raise NoSampleEvents
 
@@ -254,7 +268,7 @@ def _has_known_types(name: str, joined: Definition, stored_types: Mapping[str, s
     return fields <= joined.schema.keys()
 
 
-async def _read_newest(context: QueryContext, sources: Sequence[str]) -> list[Event]:
+async def read_newest(context: QueryContext, sources: Sequence[str]) -> list[Event]:
     events: list[Event] = []
     for queue in sources:
         events += await context.log.browse(queue, limit=SAMPLE_SIZE)

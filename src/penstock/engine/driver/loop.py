@@ -24,11 +24,12 @@ from penstock.core.errors import (
 from penstock.db.retry import CONNECTION_ERRORS
 from penstock.engine.cycle.commit import CycleTooLarge
 from penstock.engine.cycle.models import CommitStats, CycleResult, SparkResult
-from penstock.engine.cycle.prepare import NoSampleEvents, PreparedQuery, prepare_query
+from penstock.engine.cycle.prepare import NoSampleEvents, PreparedQuery, prepare_query, read_newest
 from penstock.engine.cycle.query_context import QueryContext
 from penstock.engine.cycle.runner import CycleRunner
 from penstock.engine.cycle.watermark_scope import WatermarkScope
 from penstock.engine.driver.heartbeat import LeaseHeartbeat
+from penstock.engine.driver.missing_fields import MissingFields, fields_read
 from penstock.engine.driver.prefetch import Prefetcher
 from penstock.engine.gates.limits import default_limit, prefetch_target
 from penstock.engine.gates.planner import GatedPlanner
@@ -117,7 +118,8 @@ class CycleLoop:
         if self._stop_offsets == {}:
             self._state.started.set()
             return
-        self._run_cycles(planner, cycles, self._new_prefetcher(planner, cycles, prepared))
+        prefetcher, missing_fields = self._new_prefetcher(planner, cycles, prepared), self._new_missing_fields(prepared)
+        self._run_cycles(planner, cycles, prefetcher, missing_fields)
         if self._error is not None:
             raise self._error
 
@@ -227,9 +229,19 @@ class CycleLoop:
         is_independent = prepared.preaggregation is not None and prepared.watermark_scope is not WatermarkScope.GLOBAL
         return Prefetcher(planner, cycles) if is_independent and self._release_loop is None else None
 
+    def _new_missing_fields(self, prepared: PreparedQuery) -> MissingFields:
+        context = self._context
+        return MissingFields(
+            context.name,
+            fields_read(context.stream, prepared),
+            lambda queues: context.run(read_newest(context, queues)),
+        )
+
     # Cycles
 
-    def _run_cycles(self, planner: Planner, cycles: CycleRunner, prefetcher: Prefetcher | None) -> None:
+    def _run_cycles(
+        self, planner: Planner, cycles: CycleRunner, prefetcher: Prefetcher | None, missing_fields: MissingFields
+    ) -> None:
         # The query counts as started after its first cycle or, without events, at once.
         wait_seconds = 0.0
         plan: CyclePlan | None
@@ -247,6 +259,7 @@ class CycleLoop:
                     self.made_progress = True
                 else:
                     self._run_cycle(cycles, plan, result, prefetcher)
+                missing_fields.check_if_due()
                 wait_seconds = _WAIT_SECONDS
                 self._state.status.state = "running"
                 self._state.started.set()

@@ -16,9 +16,10 @@ from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
 from penstock.core import json
 from penstock.engine.compile import exact_decimals
 from penstock.engine.compile.key_text import columns_to_text
-from penstock.engine.compile.schema.field_types import declared_types, parse_spark_type, warn_assumed_string
+from penstock.engine.compile.schema.field_types import declared_types, parse_spark_type, warn_assumed_type
 from penstock.engine.compile.schema.sample import run_all_udfs
 from penstock.engine.compile.schema.schema_inference import infer_types
+from penstock.engine.compile.schema.unknown_fields import field_names, unknown_field
 from penstock.engine.compile.spark_steps import apply_steps, lookup_columns
 from penstock.engine.compile.split_stream import SplitStream
 from penstock.engine.joins.matcher import INPUT_SCHEMA
@@ -75,23 +76,28 @@ class JoinInput:
         selected = frame.select(*columns, *event, *[f"`{name}`" for name in computed])
         return selected.mapInArrow(encode, from_arrow_schema(INPUT_SCHEMA))
 
-    def output_types(self, frame: DataFrame, used: frozenset[str] | None, known: Collection[str]) -> dict[str, str]:
+    def output_types(
+        self, frame: DataFrame, used: frozenset[str] | None, known: Collection[str], *, strict: bool
+    ) -> dict[str, str]:
         """Return the Spark types of the fields that steps after the join use; ``used`` is None for all fields.
 
-        Types of ``known`` fields were inferred before.
+        Types of ``known`` fields were inferred before. With ``strict``, a field that no event has is refused.
         """
         types = self._computed_types(frame)
         if self.outputs_event:
             types = {**self._declared_types(), **types}
+            lines: list[bytes] = []
             if used is None or not used <= {*types, *known}:
                 lines = run_all_udfs(self.split, frame, self.references, self.sample)
-                inferred = infer_types(lines, sorted(_field_names(lines) if used is None else used))
+                inferred = infer_types(lines, sorted(field_names(lines) if used is None else used))
                 spark_types = {
                     name: from_arrow_type(kind).simpleString() for name, kind in inferred.items() if kind is not None
                 }
                 types = {**spark_types, **types}
             for name in sorted(() if used is None else used - {*types, *known}):
-                warn_assumed_string(name)
+                if strict and (fields := field_names(lines)) and name not in fields:
+                    raise unknown_field(name, fields)
+                warn_assumed_type(name, "string")
                 types[name] = "string"
         return {name: kind for name, kind in types.items() if used is None or name in used}
 
@@ -167,12 +173,3 @@ def _validated_as(name: str, kind: str) -> pa.DataType | None:
     if is_json_type(kind) or kind in ("timestamp", "timestamp_ntz"):
         return parse_spark_type(name, kind)
     return pa.string() if kind in ("date", "binary") else None
-
-
-def _field_names(lines: Sequence[bytes]) -> set[str]:
-    names: set[str] = set()
-    for line in lines:
-        value = json.decode(line)
-        if isinstance(value, dict):
-            names |= value.keys()
-    return names

@@ -48,11 +48,14 @@ def prepare_join(
     known: dict[str, str],
     queues: Sequence[dict[int, str]],
     max_events: int = MAX_JOIN_EVENTS,
+    *,
+    strict: bool = False,
 ) -> tuple[JoinReader, ReferenceTables, dict[str, str]]:
     """Return the reader of a join, its reference tables, and the inferred types to store.
 
     ``split`` has the steps after the join. ``samples`` and ``queues`` have one entry per input. ``known`` has the
-    stored types of both inputs. ``max_events`` is the most events of a cycle.
+    stored types of both inputs. ``max_events`` is the most events of a cycle. With ``strict``, a field that no event of
+    its sample has is refused.
     """
     join = stream.joined
     assert join is not None  # noqa: S101 - the caller has checked
@@ -67,7 +70,7 @@ def prepare_join(
         known_outputs = _without_prefix(known_of_side, _OUTPUT_PREFIX)
         known_fields = {key: kind for key, kind in known_of_side.items() if not key.startswith(_OUTPUT_PREFIX)}
         input_split = split_stream(input_stream)
-        schema, types = resolve_fields(spark, input_split, tables, known_fields, sample)
+        schema, types = resolve_fields(spark, input_split, tables, known_fields, sample, strict=strict)
         config = dataclasses.replace(
             base,
             fields=schema,
@@ -83,11 +86,13 @@ def prepare_join(
         )
         references = tables.with_config(config)
         empty = spark.createDataFrame([], from_arrow_schema(config.output_schema))
-        input_split, stage_types = resolve_udf_stages(input_split, empty, references, known_fields, sample)
+        input_split, stage_types = resolve_udf_stages(
+            input_split, empty, references, known_fields, sample, strict=strict
+        )
         types.update(stage_types)
         join_input = JoinInput(side, _shift_stages(input_split, _RIGHT_STAGES * side), config, references, sample)
         used = _fields_used_after_join(split, join_input)
-        outputs = {**join_input.output_types(empty, used, known_outputs), **known_outputs}
+        outputs = {**join_input.output_types(empty, used, known_outputs, strict=strict), **known_outputs}
         if used is not None:
             outputs = {key: kind for key, kind in outputs.items() if key in used}
         inputs.append(join_input.with_validated_fields(empty, outputs))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from typing import Any
 
-from penstock.core.errors import InvalidRequest
+from penstock.core.errors import InvalidRequest, UnknownField
+from penstock.core.names import closest_names, describe_known
 
 #: The prefixes that py4j and the JVM put before a message.
 _PY4J_PREFIX = re.compile(r"An error occurred while calling \S+\n: ")
@@ -16,7 +18,6 @@ _TASK_MESSAGE = re.compile(r"most recent failure: Lost task [^:]*: (.*)")
 _MAX_CHARACTERS = 500
 #: What to do, by the class of Spark's error.
 _HINTS = {
-    "UNRESOLVED_COLUMN": "Declare fields that no event has contained yet with Stream.from_(..., schema={...})",
     "TABLE_OR_VIEW_NOT_FOUND": "Name the table: .sql('SELECT ... FROM stream JOIN fx ...', fx='app.rates')",
 }
 
@@ -46,13 +47,30 @@ def disable_pyspark_error_logs() -> None:
 
 
 @contextmanager
-def stream_errors() -> Iterator[None]:
-    """Raise InvalidRequest for a stream that Spark cannot analyze."""
+def stream_errors(event_fields: Collection[str] = ()) -> Iterator[None]:
+    """Raise InvalidRequest for a stream that Spark cannot analyze. ``event_fields`` are the fields of recent events."""
     from pyspark.errors import AnalysisException, ParseException
 
     try:
         yield
     except (AnalysisException, ParseException) as error:
         condition = (error.getCondition() or "").partition(".")[0]
+        if condition == "UNRESOLVED_COLUMN":
+            raise _unknown_field(error, event_fields) from error
         hint = f". {_HINTS[condition]}" if condition in _HINTS else ""
         raise InvalidRequest(f"Spark cannot analyze the stream: {error_summary(error).rstrip('.')}{hint}") from error
+
+
+def _unknown_field(error: Any, event_fields: Collection[str]) -> UnknownField:
+    """The error for a name that Spark cannot resolve, with the fields and columns that it may stand for."""
+    parameters = error.getMessageParameters() or {}
+    name = parameters.get("objectName", "").replace("`", "").removeprefix("stream.")
+    # Spark proposes columns of the step, and among them internal ones.
+    columns = [column.rpartition(".")[2] for column in re.findall(r"`([^`]*)`", parameters.get("proposal", ""))]
+    known = {each for each in (*columns, *event_fields) if not each.startswith("__")}
+    return UnknownField(
+        f"there is no field {name!r} ({describe_known(name, known)}). Declare fields that no event has contained yet "
+        f"with Stream.from_(..., schema={{{name.split('.')[0]!r}: 'double'}})",
+        field=name,
+        suggestions=closest_names(name, known),
+    )

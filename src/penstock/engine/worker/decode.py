@@ -72,7 +72,7 @@ class EventDecoder:
         times, time_errors = self._read_times(metadata, table)
         for row, error in time_errors.items():
             if row not in errors:
-                self._add_failure(metadata, row, "event time", error)
+                self._add_failure(metadata, row, "event time", self._name_time_field(error))
         if table.schema != self._decoder.schema:
             # Spark does not read the field of the event time.
             table = table.cast(self._decoder.schema, safe=False)
@@ -126,10 +126,14 @@ class EventDecoder:
                         time = event_time(value)
                     times[row] = parse_event_time(time)
                 except Exception as error:
-                    batch.add_failure(row, "event time", error, 1)
+                    named = error if path is None else ValueError(self._name_time_field(str(error)))
+                    batch.add_failure(row, "event time", named, 1)
                 finally:
                     watchdog.end_call()
         return times
+
+    def _name_time_field(self, error: str) -> str:
+        return f"field {self._config.event_time!r}: {error}"
 
     def _metadata_times(self, metadata: EventMetadata) -> _Array | None:
         """The event times if they are not in the data."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _Stream = TypeVar("_Stream", bound="Definition")
 
 _WINDOW_OPTIONS = ("grace_seconds", "allowed_lateness_seconds", "idle_flush_seconds", "late")
-_RUN_OPTIONS = ("interval_seconds", "history_retention_seconds", "max_events_per_cycle", "key_name")
+_RUN_OPTIONS = ("interval_seconds", "history_retention_seconds", "max_events_per_cycle", "key_name", "strict")
 _REFERENCE_OPTIONS = ("refresh_seconds", "notify")
 _EXAMPLE = "INSERT INTO totals SELECT ... FROM orders"
 _STATEMENTS = (

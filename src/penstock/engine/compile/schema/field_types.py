@@ -23,6 +23,7 @@ from penstock.engine.compile.referenced_fields import (
 )
 from penstock.engine.compile.schema.sample import run_reader_udfs, run_stage
 from penstock.engine.compile.schema.schema_inference import infer_types
+from penstock.engine.compile.schema.unknown_fields import field_names, find_missing_path, unknown_field
 from penstock.engine.compile.spark_steps import lookup_columns
 from penstock.engine.compile.split_stream import ARGUMENT_PREFIX, SplitStream
 from penstock.engine.reference_tables import ReferenceTables
@@ -31,7 +32,7 @@ from penstock.engine.worker.json_values import COST_PREFIX
 from penstock.engine.worker.udf.stage import UdfStage
 from penstock.log.event import Event
 from penstock.stream.definition import Definition
-from penstock.stream.steps import Step
+from penstock.stream.steps import EnrichCall, Step
 
 _logger = logging.getLogger("penstock.engine")
 
@@ -42,18 +43,27 @@ def resolve_fields(
     references: ReferenceTables,
     stored: Mapping[str, str],
     sample: Sequence[Event],
+    *,
+    strict: bool = False,
 ) -> tuple[pa.Schema, dict[str, str]]:
-    """Resolve the types of the fields that the reader decodes. Also returns their Spark types, to be stored."""
+    """Resolve the types of the fields that the reader decodes. Also returns their Spark types, to be stored.
+
+    With ``strict``, raises UnknownField for a field that is not declared and that no event of the sample has.
+    """
     names, certain = referenced_fields(split, 0, partial(references.columns, spark))
     time_field = _time_field(split)
     if time_field is not None and time_field not in names:
         names.append(time_field)
     declared = {**stored, **declared_types(split.stream, split.reader_steps)}
     undeclared = [name for name in names if name not in declared]
-    inferred = infer_types(run_reader_udfs(spark, split, sample), undeclared) if undeclared else {}
+    lines = run_reader_udfs(spark, split, sample) if undeclared else []
+    inferred = infer_types(lines, undeclared)
+    if strict:
+        _check_time_field(split, sample)
+        _check_known([name for name in undeclared if name in certain], lines, split.reader_steps)
     if time_field in undeclared and inferred.get(time_field) == DEFAULT_NUMBER:
         inferred[time_field] = pa.int64() if _has_only_integers(sample, time_field) else pa.float64()
-    types = _resolve_types(split, 0, names, certain, declared, inferred, warn_assumed_string)
+    types = _resolve_types(split, 0, names, certain, declared, inferred, warn_assumed_type)
     if time_field is not None:
         types.setdefault(time_field, pa.string())
     return pa.schema(list(types.items())), {name: _spark_type(kind) for name, kind in types.items()}
@@ -65,13 +75,33 @@ def is_time_only(split: SplitStream) -> bool:
     return time_field is not None and time_field not in referenced_fields(split).names
 
 
-def warn_assumed_string(name: str) -> None:
+def warn_assumed_type(name: str, kind: str) -> None:
     _logger.warning(
-        "field %r is in none of the newest events, so its type is assumed to be string; declare it with "
-        "Stream.from_(..., schema={%r: 'double'})",
+        "field %r has a value in none of the newest events, so its type is assumed to be %s; check its name, or "
+        "declare it with Stream.from_(..., schema={%r: 'double'})",
         name,
+        kind,
         name,
     )
+
+
+def _check_known(names: Sequence[str], lines: Sequence[bytes], steps: Sequence[Step]) -> None:
+    """Raise UnknownField for the first name that no event has after the steps."""
+    if any(isinstance(step, EnrichCall) and not step.returns for step in steps):
+        return  # the function is not called for a sample, so its fields are not known
+    fields = field_names(lines)
+    for name in names:
+        if fields and name not in fields and not name.startswith("__"):
+            raise unknown_field(name, fields)
+
+
+def _check_time_field(split: SplitStream, sample: Sequence[Event]) -> None:
+    """Raise UnknownField if no event has the field of the event time."""
+    event_time = split.stream.time.event_time
+    if isinstance(event_time, str) and event_time.split(".")[0] not in split.stream.schema:
+        missing = find_missing_path(sample, event_time)
+        if missing is not None:
+            raise missing
 
 
 def declared_types(stream: Definition, steps: Iterable[Step]) -> dict[str, str]:
@@ -88,6 +118,8 @@ def resolve_udf_stages(
     references: ReferenceTables,
     stored: Mapping[str, str],
     sample: Sequence[Event],
+    *,
+    strict: bool = False,
 ) -> tuple[SplitStream, dict[str, str]]:
     """Resolve the types of the fields that each stage returns. Also returns the Spark types that are to be stored.
 
@@ -109,9 +141,12 @@ def resolve_udf_stages(
         names, certain = referenced_fields(split, part, partial(references.columns, reader.sparkSession))
         inferred: dict[str, pa.DataType | None] = {}
         if sample and any(name not in declared for name in names):
-            inferred = infer_types(run_stage(stage, steps[:index], reader, references, sample), names)
+            lines = run_stage(stage, steps[:index], reader, references, sample)
+            inferred = infer_types(lines, names)
+            if strict:
+                _check_known([n for n in names if n in certain and n not in declared], lines, stage.steps)
         types = _resolve_types(
-            split, part, names, certain, declared, inferred, partial(_warn_assumed_stage_string, stage)
+            split, part, names, certain, declared, inferred, partial(_warn_assumed_stage_type, stage)
         )
         is_stored = [name for name in types if split.stream.windows or inferred.get(name) is not None]
         types_to_store.update({f"{prefix}{name}": _spark_type(types[name]) for name in is_stored})
@@ -129,7 +164,7 @@ def _resolve_types(
     certain: Collection[str],
     declared: Mapping[str, str],
     inferred: Mapping[str, pa.DataType | None],
-    warn: Callable[[str], None],
+    warn: Callable[[str, str], None],
 ) -> dict[str, pa.DataType]:
     """The types of those names that are certainly fields. ``warn`` is called for types that are assumed."""
     types: dict[str, pa.DataType] = {}
@@ -138,8 +173,7 @@ def _resolve_types(
         kind = parse_spark_type(name, declared[name]) if name in declared else inferred.get(name)
         if kind is None and name in certain:
             kind = DEFAULT_NUMBER if _is_numeric(split, name) else pa.string()
-            if kind == pa.string():
-                warn(name)
+            warn(name, "decimal" if kind == DEFAULT_NUMBER else "string")
         if kind is not None:
             types[name] = _prune(kind, members.get(name, [[]]))
     return types
@@ -161,12 +195,13 @@ def _prune(kind: pa.DataType, paths: Sequence[Sequence[str]]) -> pa.DataType:
     return pa.struct(kept) if kept else kind
 
 
-def _warn_assumed_stage_string(stage: UdfStage, name: str) -> None:
+def _warn_assumed_stage_type(stage: UdfStage, name: str, kind: str) -> None:
     _logger.warning(
-        "stage %r returns the field %r for none of the newest events, so its type is assumed to be string; declare it "
-        "with .map(..., returns={%r: 'double'})",
+        "stage %r returns the field %r for none of the newest events, so its type is assumed to be %s; check its name, "
+        "or declare it with .map(..., returns={%r: 'double'})",
         stage.steps[-1].name,
         name,
+        kind,
         name,
     )
 
