@@ -62,7 +62,7 @@ def test_missing_extra_names_the_package_to_install(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "nicegui", None)
     result = CliRunner().invoke(app, ["console"])
     assert result.exit_code == 2
-    assert "pip install 'penstock[console]'" in result.stderr
+    assert "pip install '.[console]'" in result.stderr
 
 
 def test_console_of_a_server_with_tokens_needs_no_api_key_to_start(database_url: str, tmp_path: Path) -> None:

@@ -23,3 +23,9 @@ def test_links_of_the_readme_lead_somewhere() -> None:
 
     assert links
     assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_penstock_is_installed_from_its_checkout(page: Path) -> None:
+    """There is no package index that has it yet."""
+    assert not re.search(r"pip install\S* '?penstock", page.read_text())

@@ -27,7 +27,7 @@ def get_tracer_provider() -> TracerProvider:
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError:
         raise ConfigurationError(
-            "PENSTOCK_TRACING needs OpenTelemetry: install it with `pip install 'penstock[tracing]'`"
+            "PENSTOCK_TRACING needs OpenTelemetry: run `pip install '.[tracing]'` in a checkout of Penstock"
         ) from None
     resource = Resource.create({SERVICE_NAME: "penstock"}).merge(OTELResourceDetector().detect())
     provider = TracerProvider(resource=resource)

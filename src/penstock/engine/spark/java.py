@@ -66,8 +66,8 @@ def find_java() -> Java:
         skipped.append(f"{origin} is {'not a working Java' if version is None else f'Java {version}'} ({program})")
     details = f": {'; '.join(skipped)}" if skipped else ""
     raise ConfigurationError(
-        f"Spark needs Java {MIN_VERSION} or later, and none was found{details}. Run `pip install 'penstock[spark]'`, "
-        f"which includes one, or set JAVA_HOME to a Java {MIN_VERSION} or later"
+        f"Spark needs Java {MIN_VERSION} or later, and none was found{details}. Run `pip install '.[spark]'` in a "
+        f"checkout of Penstock, which includes one, or set JAVA_HOME to a Java {MIN_VERSION} or later"
     )
 
 

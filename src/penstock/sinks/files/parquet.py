@@ -25,7 +25,7 @@ class Parquet(FileSink):
 
     A file appears completely or not at all, and each event is in one file. The option ``every=60`` writes one file per
     minute, of up to ``batch`` events. A column with values of several types is written as JSON text. The sink needs
-    pyarrow (``pip install 'penstock[spark]'``).
+    pyarrow (``pip install '.[spark]'``).
 
     Args:
         directory: The directory.
@@ -43,7 +43,9 @@ class Parquet(FileSink):
         try:
             import pyarrow.parquet  # noqa: F401
         except ImportError:
-            raise ConfigurationError("Parquet files need pyarrow: pip install 'penstock[spark]'") from None
+            raise ConfigurationError(
+                "Parquet files need pyarrow: run `pip install '.[spark]'` in a checkout of Penstock"
+            ) from None
         await super().open()
 
     def _open(self) -> None:
