@@ -227,8 +227,8 @@ async def test_limits_that_change_apply_to_deliveries(log: Log, queue: str) -> N
         check_order(receiver, 10)
 
 
-async def test_the_database_clock_does_not_matter_while_a_sink_runs(log: Log, queue: str) -> None:
-    """A row that another clock has written in the future counts as written now."""
+async def test_a_clock_that_was_set_back_neither_stops_deliveries_nor_allows_more(log: Log, queue: str) -> None:
+    """A row with a time in the future counts as written now."""
     await gate(log, queue, "token_bucket", 2, rate=20)
     await push(log, [{"n": n} for n in range(6)], queue=queue, key="a")
     arrivals = Arrivals()
@@ -242,6 +242,26 @@ async def test_the_database_clock_does_not_matter_while_a_sink_runs(log: Log, qu
         async with running(log, queue, hook(receiver)):
             await taken(receiver, 12)
     assert arrivals.respect_bucket(2, 20)
+
+
+async def test_buckets_that_are_full_for_a_day_are_forgotten(log: Log, queue: str) -> None:
+    await gate(log, queue, "token_bucket", 5, rate=50)
+    await push_each(log, queue, 1)
+    async with run_receiver() as receiver:
+        async with running(log, queue, hook(receiver)):
+            await taken(receiver, 3)
+        async with log.database.connection() as conn:
+            await conn.execute("UPDATE penstock.delivery_meters SET at_us = at_us - 2 * 86400000000 WHERE key <> 'a'")
+        await push(log, [{"n": 1}], queue=queue, key="a")
+        async with running(log, queue, hook(receiver)):
+            await taken(receiver, 4)
+    async with log.database.connection() as conn:
+        rows = await conn.execute(
+            "SELECT key FROM penstock.delivery_meters m JOIN penstock.groups g ON g.id = m.group_id "
+            "JOIN penstock.queues q ON q.id = g.queue_id WHERE q.name = %s",
+            (queue,),
+        )
+        assert [key for (key,) in await rows.fetchall()] == ["a"]
 
 
 async def test_an_event_that_costs_more_than_the_limit_is_a_dead_letter(log: Log, queue: str) -> None:

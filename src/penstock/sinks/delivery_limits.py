@@ -267,6 +267,7 @@ class DeliveryLimits:
         if self._offset_us is None:
             self._offset_us = self._database_offset_us
             self._uncertainty_us = _monotonic_us() - asked_us
+            await conn.execute(_sql["forget"], {"group": group_id, "now_us": to_micros(clock)})
         now_us = self._now_us()
         shift_us = self._database_offset_us - self._offset_us
         changed: dict[_Place, _TrackedMeter] = {}

@@ -11,7 +11,7 @@ from penstock.engine.alerts.store import RuleInfo, RuleStore
 from penstock.log.log import Log
 from penstock.log.write.batch import Batch
 from penstock.stream.rules import rule, zscore
-from tests.console.browser import DESKTOP, VARIANTS, Variant, check_pages, type_over
+from tests.console.browser import DESKTOP, VARIANTS, Variant, check_pages
 from tests.console.conftest import run_with_log
 from tests.console.console_process import ConsoleProcess
 
@@ -44,18 +44,24 @@ def _rules(console: ConsoleProcess) -> dict[str, RuleInfo]:
     return run_with_log(console.database_url, read)
 
 
+def fill(page: Page, label: str, text: str) -> None:
+    field = page.get_by_label(label, exact=True)
+    field.fill(text)
+    field.press("Tab")
+
+
 def test_a_rule_is_tried_created_silenced_and_deleted(page: Page, console: ConsoleProcess) -> None:
     page.goto("/alerts")
     page.get_by_role("link", name="New rule").click()
-    type_over(page, "Name", "hot")
-    type_over(page, "Queue of the results", QUEUE)
-    type_over(page, "Field", "viewz")
-    type_over(page, "Limit", "500")
+    fill(page, "Name", "hot")
+    fill(page, "Queue of the results", QUEUE)
+    fill(page, "Field", "viewz")
+    fill(page, "Limit", "500")
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_text("did you mean 'views'?")).to_be_visible()
-    type_over(page, "Field", "views")
+    fill(page, "Field", "views")
     page.get_by_role("button", name="Try on past windows").click()
-    expect(page.get_by_text("the rule would have fired 1 times")).to_be_visible()
+    expect(page.get_by_text("the rule would have fired once")).to_be_visible()
     expect(page.get_by_role("cell", name="shop: views is 940, above 500")).to_be_visible()
     expect(page.get_by_role("img", name="Past values and thresholds")).to_be_visible()
     page.get_by_role("button", name="Save").click()
@@ -68,7 +74,7 @@ def test_a_rule_is_tried_created_silenced_and_deleted(page: Page, console: Conso
     page.get_by_role("button", name="End the silence").click()
     expect(page.get_by_role("button", name="End the silence")).to_have_count(0)
 
-    type_over(page, "Limit", "2000")
+    fill(page, "Limit", "2000")
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_text("the rule would have fired 0 times")).to_be_visible()
     assert _rules(console)["hot"].rule.condition.limit == 2000

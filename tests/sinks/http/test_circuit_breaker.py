@@ -23,3 +23,25 @@ async def test_open_circuit_breaker_allows_single_attempts() -> None:
     breaker.record_success()
     breaker.check()
     assert not breaker.is_open
+
+
+async def test_requests_that_fail_together_lengthen_the_pause_once() -> None:
+    now = 0.0
+    breaker = CircuitBreaker(3, Backoff(first=1, longest=1000), lambda: now)
+    for _ in range(16):
+        breaker.check()  # all are sent before the first one fails
+    for _ in range(16):
+        breaker.record_failure()
+    now = 1.1
+    breaker.check()
+
+
+async def test_others_wait_for_a_running_attempt_only_for_a_moment() -> None:
+    now = 0.0
+    breaker = CircuitBreaker(1, Backoff(first=0.5, longest=1000), lambda: now)
+    breaker.record_failure()
+    now = 1.0
+    breaker.check()
+    with pytest.raises(SinkBusy) as refused:
+        breaker.check()
+    assert (refused.value.retry_after or 0) <= 0.5

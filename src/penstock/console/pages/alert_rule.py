@@ -177,7 +177,7 @@ class _TrialCard:
         fired = [each for each in trial.alerts if each.alert.state == "firing"]
         self._summary.set_text(
             f"{formatting.number(len(trial.points))} results of {formatting.number(len(self._points))} keys: "
-            f"the rule would have fired {formatting.number(len(fired))} times."
+            f"the rule would have fired {'once' if len(fired) == 1 else f'{formatting.number(len(fired))} times'}."
             if trial.points
             else "The queue has no results yet."
         )

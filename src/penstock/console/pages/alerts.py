@@ -51,27 +51,27 @@ async def build(view: View) -> None:
         return
     with elements.element("div", "ps-row ps-end"):
         elements.link("New rule", url_for("/alerts", new="1"), "ps-button", "add")
-    empty = elements.empty_state(
-        "No rules yet",
-        "A rule checks each result of a query and fires an alert if its condition holds.",
-        "penstock rule save hot --on readings.5s --value avg --above 80",
-        icon="notifications_none",
-    )
     with elements.element("div", "ps-stack") as content:
-        with elements.card("Firing now") as firing_card:
-            firing_table = DataTable("Firing alerts", _firing_columns(view.times))
-        with elements.element("div", "ps-row") as no_alerts:
-            elements.badge("OK", "good")
-            elements.text("No alert is firing.", "ps-muted")
+        with elements.card("Firing now"):
+            with elements.element("div") as firing:
+                firing_table = DataTable("Firing alerts", _firing_columns(view.times))
+            with elements.element("div", "ps-row") as no_alerts:
+                elements.badge("OK", "good")
+                elements.text("No alert is firing.", "ps-muted")
         with elements.card("Rules"):
             rule_table = DataTable("Rules", _rule_columns(view.times))
         with elements.card("Recent alerts", hint=f"the last {_MAX_RECENT}") as recent_card:
             recent_table = DataTable("Recent alerts", _recent_columns(view.times))
+    empty = elements.empty_state(
+        "No rules yet",
+        "A rule checks each result of a query and fires an alert if its condition holds.",
+        icon="notifications_none",
+    )
 
     def show(alerts: AlertsData) -> None:
         empty.set_visibility(not alerts.rules)
         content.set_visibility(bool(alerts.rules))
-        firing_card.set_visibility(bool(alerts.firing))
+        firing.set_visibility(bool(alerts.firing))
         no_alerts.set_visibility(not alerts.firing)
         recent_card.set_visibility(bool(alerts.recent))
         firing_table.set(alerts.firing[:_MAX_FIRING])

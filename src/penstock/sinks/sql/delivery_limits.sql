@@ -18,6 +18,12 @@ FROM penstock.gate_limits WHERE query = %(query)s AND key = ANY(%(keys)s)
 SELECT key, gate, amount, rate, at_us, in_flight, level, grant_times, grant_costs
 FROM penstock.delivery_meters WHERE group_id = %(group)s AND key = ANY(%(keys)s)
 
+-- name: forget
+-- A bucket that has been full for a day is like none.
+DELETE FROM penstock.delivery_meters
+WHERE group_id = %(group)s AND rate > 0 AND in_flight = 0 AND at_us < %(now_us)s - 86400000000
+  AND level * 1000000000 + rate * 0.000001 * (%(now_us)s - 86400000000 - at_us) >= amount
+
 -- name: clock
 SELECT clock_timestamp()
 
