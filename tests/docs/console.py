@@ -27,7 +27,9 @@ class Command:
         shell.commenters = "#"
         commands: list[list[str]] = [[]]
         for word in shell:
-            if set(word) <= set("|&;<>"):
+            if word in (">", ">>", "<"):
+                shell.get_token()
+            elif set(word) <= set("|&;<>"):
                 commands.append([])
             elif commands[-1] or not _ASSIGNMENT.match(word):
                 commands[-1].append(word)

@@ -5,7 +5,8 @@ one namespace:
 
 * ``python``: with ``await`` outside of functions, as in ``python -m asyncio``;
 * ``sql``: as the role that owns the schema. The result counts as printed, one line per row;
-* ``console``: each ``penstock`` command that ends by itself;
+* ``console``: each ``penstock`` command that ends by itself. ``run`` of a file that the page shows, and ``simulate``,
+  run in the background until the end of the page;
 * ``sh``: on pages that mention the server, which runs meanwhile;
 * ``output`` or ``json``: the expected output of the block before.
 
@@ -23,9 +24,11 @@ import dataclasses
 import inspect
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -48,13 +51,18 @@ pytestmark = pytest.mark.slow
 #: Commands that run until Ctrl-C.
 _UNTIL_STOPPED = ("console", "demo", "prepare", "run", "serve", "sink", "simulate", "sql")
 #: Programs of every machine.
-_TOOLS = ("cat", "gzip")
+_TOOLS = ("cat", "gzip", "pytest")
 #: An example that takes longer than this hangs.
 _PATIENCE = 30.0
+_START_SECONDS = 180.0
+_QUEUES = "SELECT name FROM penstock.queues ORDER BY name"
+_VIEWS = "SELECT viewname FROM pg_views WHERE schemaname = 'penstock_live' ORDER BY viewname"
+#: The exit status of a command that Ctrl-C ends.
+_INTERRUPTED = 130
 _LANGUAGES = ("python", "sql", "console", "sh", "output", "json")
 #: Where a page says that the server is.
 _SERVER = "http://127.0.0.1:6632"
-_RUNS_A_QUERY = re.compile(r"\.(start|run)\(\"")
+_RUNS_A_QUERY = re.compile(r"\.(start|run)\(\"|^\$ (pytest|penstock run \S+$)", re.MULTILINE)
 
 
 def runnable() -> Iterator[Any]:
@@ -85,7 +93,11 @@ def test_the_examples_of_a_page_run(
     monkeypatch.setenv("PENSTOCK_DATABASE_URL", readers_database)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    with Session(readers_database) as session, serving(page, readers_database) as url:
+    with (
+        Session(readers_database) as session,
+        serving(page, readers_database) as url,
+        BackgroundCommands(readers_database) as background,
+    ):
         for block in blocks_of(page, *_LANGUAGES):
             if block.not_run is not None:
                 continue
@@ -106,7 +118,9 @@ def test_the_examples_of_a_page_run(
                 session.run_sql(block)
             else:
                 for command in commands_in(block):
-                    if ends_by_itself(command):
+                    if background.accepts(command):
+                        background.start(command)
+                    elif ends_by_itself(command):
                         printed = run(command)
                         if command.output:
                             assert_printed(block, printed, command.output)
@@ -185,12 +199,54 @@ def ends_by_itself(command: Command) -> bool:
     )
 
 
+def environment() -> dict[str, str]:
+    """Return the variables of a shell in which this Python environment is activated."""
+    return {**os.environ, "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])}
+
+
+class BackgroundCommands:
+    """Commands in other terminals of the reader, until the end of the page."""
+
+    def __init__(self, database_url: str) -> None:
+        self._database_url = database_url
+        self._processes: list[subprocess.Popen[str]] = []
+
+    def __enter__(self) -> BackgroundCommands:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._processes:
+            process.send_signal(signal.SIGINT)
+        for process in self._processes:
+            printed = process.communicate(timeout=_START_SECONDS)[0]
+            assert process.returncode in (0, _INTERRUPTED), printed
+
+    def accepts(self, command: Command) -> bool:
+        (words, *others) = command.simple_commands()
+        if others or words[0] != "penstock":
+            return False
+        return words[1] == "simulate" or (words[1] == "run" and len(words) == 3 and Path(words[2]).exists())
+
+    def start(self, command: Command) -> None:
+        """Start a command, and wait until its queue exists, or the view of its query."""
+        statement = _VIEWS if " run " in command.text else _QUEUES
+        with psycopg.connect(self._database_url, autocommit=True) as connection:
+            before = connection.execute(statement).fetchall()
+            shell = ["bash", "-c", f"exec {command.text}"]
+            process = subprocess.Popen(
+                shell, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            )
+            self._processes.append(process)
+            deadline = time.monotonic() + _START_SECONDS
+            while connection.execute(statement).fetchall() == before:
+                assert process.poll() is None, process.communicate()[0]
+                assert time.monotonic() < deadline, f"{command.text} does nothing"
+                time.sleep(0.1)
+
+
 def run(command: Command) -> str:
-    # The command of this environment, whether it is activated or not.
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    environment = {**os.environ, "PATH": path}
     shell = ["bash", "-ec", command.text]
-    done = subprocess.run(shell, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(shell, env=environment(), capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{command.text}: {done.stderr}"
     return done.stdout
 
