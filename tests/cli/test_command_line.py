@@ -39,10 +39,10 @@ def test_list_of_commands() -> None:
         *(f"source {name}" for name in ("file", "table", "list", "forget")),
         *(f"rule {name}" for name in ("save", "list", "delete", "run")),
         *(f"sink {name}" for name in ("run", "file", "webhook", "table")),
-        *(f"query {name}" for name in ("list", "show", "cycles", "pause", "resume", "stop", "delete")),
+        *(f"query {name}" for name in ("list", "show", "cycles", "rows", "pause", "resume", "stop", "delete")),
         *(f"gate {name}" for name in ("list", "show", "set", "pause", "resume", "hold")),
         *(f"key {name}" for name in ("create", "list", "rotate", "revoke", "audit")),
-        *(f"db {name}" for name in ("upgrade", "status", "sql", "compat", "roles", "start", "stop")),
+        *(f"db {name}" for name in ("upgrade", "status", "psql", "sql", "compat", "roles", "start", "stop")),
         "push",
         "run",
         "serve",
@@ -62,6 +62,13 @@ def test_every_command_has_help_with_an_example_and_takes_the_shared_options(com
     assert re.search(rf"Examples .*penstock {' '.join(command)}", text)
     for option in ("--json", "--database-url", "--data-dir", "--server", "--quiet", "--verbose"):
         assert option in text
+
+
+@pytest.mark.parametrize("arguments", [["run"], ["queue", "push"], ["queue"], []], ids=" ".join)
+def test_help_shows_flags_without_a_value(arguments: list[str]) -> None:
+    text = words(UNREACHABLE.ok(*arguments, "--help"))
+    assert "bool" not in text
+    assert "-h Show this message and exit." in text
 
 
 def test_help_explains_the_exit_codes() -> None:
@@ -163,3 +170,23 @@ print(sorted(heavy & set(sys.modules)))
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["simulate", "orders", "--rate", "-1"], "error: --rate must be more than 0"),
+        (["queue", "list", "--server", "host:6632"], "error: --server is not the address of a server"),
+        (["queue", "list", "--database-url", "mysql://db"], "error: --database-url is not a PostgreSQL connection"),
+        (["queue", "list", "--database-url", "postgresql://localhost:1/x"], "and that --database-url is right"),
+    ],
+)
+def test_error_names_the_option_that_was_used(arguments: list[str], message: str) -> None:
+    assert message in UNREACHABLE.error(*arguments)[1]
+
+
+@pytest.mark.parametrize("command", [("rule", "delete"), ("source", "forget")], ids=" ".join)
+def test_deleting_nothing_is_reported_before_the_question(cli: CommandLine, command: tuple[str, ...]) -> None:
+    code, line = cli.error(*command, "nothing", input="")
+    assert code == 3
+    assert f"error: there is no {command[0]} 'nothing'" in line

@@ -141,3 +141,10 @@ def test_psql_passes_its_exit_code_on(cli: CommandLine) -> None:
 def test_missing_psql_is_reported(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     assert "psql is not installed: install" in cli.error("db", "psql")[1]
+
+
+def test_status_of_a_stopped_database_tells_how_to_start_it(tmp_path: Path) -> None:
+    result = CommandLine(None)("db", "status", "--data-dir", str(tmp_path / "none"))
+    assert result.exit_code == 0
+    assert "absent" in result.stdout
+    assert "`penstock db start` runs it" in result.stderr

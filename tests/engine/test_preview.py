@@ -97,3 +97,16 @@ def test_a_function_gets_the_metadata_of_an_event(orders: Bench) -> None:
     assert {row["amount"]: row["queue"] for row in rows} == {0: "orders", 1: "orders", 2: "orders", -1: "refunds"}
     (row,) = counted(stream("orders", "refunds")).preview(settings=orders.settings)
     assert (row["n"], row["total"]) == (4, 2)
+
+
+def test_unfinished_stream_has_a_preview(orders: Bench) -> None:
+    """A stream can be looked at while it is being written."""
+    filtered = stream().filter("amount > 0")
+    assert [row["amount"] for row in filtered.preview(settings=orders.settings)] == [1, 2]
+    keyed = filtered.key_by("cast(amount as string)")
+    assert [row["key"] for row in keyed.preview(settings=orders.settings)] == ["1", "2"]
+    windowed = keyed.window_tumbling(seconds=3600, event_time="ts")
+    assert [row["amount"] for row in windowed.preview(settings=orders.settings)] == [1, 2]
+    counts = windowed.aggregate({"n": "count(*)"})
+    assert [(row["key"], row["n"]) for row in counts.preview(settings=orders.settings)] == [("1", 1), ("2", 1)]
+    assert "amount > 0" in filtered.explain(settings=orders.settings)

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import pty
+import select
+import signal
+import termios
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from itertools import islice, pairwise
@@ -10,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from penstock import SyncPenstock
 from penstock.core.errors import InvalidOption
 from penstock.sources.simulate import KINDS, Traffic, events
 from tests.cli.command_line import CommandLine
@@ -95,3 +102,31 @@ def test_source_commands(sinks_url: str, tmp_path: Path) -> None:
     assert cli.error("source", "forget", "csv", "--yes")[0] == 3
     result = cli.json("source", "table", "from-file", "penstock.queues", "--column", "id", "--once", "--name", "queues")
     assert result["pushed"] >= 1
+
+
+def read_terminal(cli: CommandLine, arguments: list[str], until: bytes) -> bytes:
+    """Run a command whose standard error is a terminal, and interrupt it when it has shown a text."""
+    master, terminal = pty.openpty()
+    termios.tcsetwinsize(terminal, (24, 200))
+    shown = b""
+    with cli.start(*arguments, stderr=terminal) as process, open(master, "rb", buffering=0) as output:
+        os.close(terminal)
+        while until not in shown and select.select([output], [], [], 30)[0]:
+            shown += output.read(1000)
+        process.send_signal(signal.SIGINT)
+        # The command cannot end while its terminal is full.
+        with contextlib.suppress(OSError):
+            while output.read(1000):
+                pass
+    return shown
+
+
+def test_simulate_shows_progress_and_what_it_waits_for(sinks_url: str) -> None:
+    cli = CommandLine(sinks_url)
+    cli.ok("queue", "create", "narrow", "--max-depth-events", "10")
+    with SyncPenstock(sinks_url) as q:
+        q.queue("narrow").group("slow").pop()  # a group that does not read any more
+    arguments = ["simulate", "orders", "--queue", "narrow", "--rate", "1000", "--duration", "10", "--fast"]
+    shown = read_terminal(cli, arguments, until=b"queue full for")
+    assert b" of 10,000 events pushed to narrow" in shown
+    assert b"Waiting: " in shown

@@ -19,6 +19,7 @@ from penstock.cli.command import (
     Server,
     Verbose,
     command,
+    hide_flag_values,
     shared_options,
 )
 from penstock.cli.commands import (
@@ -44,7 +45,10 @@ from penstock.cli.session import CommandSession
 
 
 class PenstockGroup(TyperGroup):
-    """Prints usage errors in the format of all other errors."""
+    """Prints usage errors in the format of all other errors, and flags without a value."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return hide_flag_values(super().get_params(ctx))
 
     def main(
         self,
@@ -107,7 +111,7 @@ for sub_app, name in (
     (db.app, "db"),
 ):
     sub_app.callback(invoke_without_command=True)(_print_help_without_command)
-    app.add_typer(sub_app, name=name)
+    app.add_typer(sub_app, cls=PenstockGroup, name=name)
 run.register(app)
 sql.register(app)
 serve.register(app)

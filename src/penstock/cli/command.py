@@ -5,18 +5,26 @@ from __future__ import annotations
 import contextlib
 import inspect
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial, wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
+from typer.core import TyperCommand
+from typer.models import OptionInfo
 
 from penstock.cli.session import CommandSession, SharedOptions
+
+if TYPE_CHECKING:
+    from penstock.core.errors import InvalidOption
 
 OK, FAILED, USAGE, NOT_FOUND, NO_DATABASE = range(5)
 INTERRUPTED = 130
 _TERMINATED = 143
+
+#: The parameters of commands for options that have another name in Python.
+_PARAMETERS = {"subscription_from": "begin"}
 
 EXIT_CODES = (
     "Exit codes: 0 success, 1 failure, 2 invalid usage, 3 not found, 4 database or server unavailable, 130 interrupted."
@@ -72,6 +80,21 @@ def shared_options(
 CommandBody = Callable[..., Awaitable[None] | None]
 
 
+class PenstockCommand(TyperCommand):
+    """A command whose help shows flags without a value."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return hide_flag_values(super().get_params(ctx))
+
+
+def hide_flag_values(params: list[Any]) -> list[Any]:
+    """Remove the type ``<bool>`` that typer prints after flags."""
+    for param in params:
+        if getattr(param, "is_flag", False) and param.metavar is None:
+            param.metavar = ""
+    return params
+
+
 def command(
     app: typer.Typer,
     name: str,
@@ -91,18 +114,19 @@ def command(
         own = [parameter for parameter in parameters if parameter.kind is not inspect.Parameter.VAR_KEYWORD]
         extra = [] if options is None else list(inspect.signature(options, eval_str=True).parameters.values())
         shared = list(inspect.signature(shared_options, eval_str=True).parameters.values())
+        flags = {parameter.name: _flag(parameter) for parameter in (*own, *extra)}
         context = inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
 
         @wraps(body)
         def run(ctx: typer.Context, **values: Any) -> None:
             chosen = shared_options(**{option.name: values.pop(option.name) for option in shared})
-            _run(body, chosen.override(ctx.find_object(SharedOptions) or SharedOptions()), values)
+            _run(body, chosen.override(ctx.find_object(SharedOptions) or SharedOptions()), values, flags)
 
         keywords = [option.replace(kind=inspect.Parameter.KEYWORD_ONLY) for option in (*own, *extra, *shared)]
         run.__signature__ = inspect.Signature([context, *keywords])  # type: ignore[attr-defined]  # read by typer
         run.__annotations__ = {option.name: option.annotation for option in (context, *keywords)}
         del run.__wrapped__  # typer must see the signature above
-        app.command(name, epilog=_epilog(examples))(run)
+        app.command(name, cls=PenstockCommand, epilog=_epilog(examples))(run)
         return body
 
     return register
@@ -114,8 +138,25 @@ def _epilog(examples: Sequence[str]) -> str:
     return "\n".join(["[bold]Examples[/bold]", *(f"  [cyan]{line}[/cyan]" for line in lines)])
 
 
-def _run(body: CommandBody, options: SharedOptions, values: dict[str, Any]) -> None:
-    from penstock.core.errors import PenstockError
+def _flag(parameter: inspect.Parameter) -> str | None:
+    """Return the option of a parameter as it is typed; None for an argument."""
+    for information in get_args(parameter.annotation)[1:]:
+        if isinstance(information, OptionInfo):
+            names = [name for name in information.param_decls or () if name.startswith("--")]
+            return names[0] if names else f"--{parameter.name.replace('_', '-')}"
+    return None
+
+
+def _name_option(error: InvalidOption, flags: Mapping[str, str | None]) -> str:
+    """Return the message of an error with the option as it was typed: ``--interval`` for ``interval_seconds``."""
+    parameters = (error.option, error.option.removesuffix("_seconds"), _PARAMETERS.get(error.option, ""))
+    flag = next((flags[name] for name in parameters if flags.get(name)), None)
+    message = str(error)
+    return message if flag is None or not message.startswith(error.option) else flag + message[len(error.option) :]
+
+
+def _run(body: CommandBody, options: SharedOptions, values: dict[str, Any], flags: Mapping[str, str | None]) -> None:
+    from penstock.core.errors import InvalidOption, PenstockError
 
     session = CommandSession(options)
     try:
@@ -123,7 +164,7 @@ def _run(body: CommandBody, options: SharedOptions, values: dict[str, Any]) -> N
         if inspect.iscoroutine(result):
             _run_coroutine(result)
     except PenstockError as error:
-        session.out.error(error)
+        session.out.error(_name_option(error, flags) if isinstance(error, InvalidOption) else error)
         raise typer.Exit(exit_code(error)) from error
     except BrokenPipeError:
         # The reader of our output has closed the pipe, as in `penstock queue tail orders -n 100000 | head`.

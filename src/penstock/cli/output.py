@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 #: An error message with more lines is cut to its first line, unless --verbose is given.
 _SHORT_MESSAGE_LINES = 4
+#: How often progress is printed if standard error is not a terminal.
+_PROGRESS_SECONDS = 10.0
 
 
 class Output:
@@ -192,6 +195,27 @@ class Output:
             return
         with self.errors.status(f"{text} …"):
             yield
+
+    @contextmanager
+    def progress(self) -> Iterator[Callable[[str], None]]:
+        """Yield a function that shows progress on standard error: a line that changes on a terminal, otherwise a line
+        every ten seconds."""
+        if self.quiet or self.json:
+            yield lambda text: None
+            return
+        if self.errors.is_terminal:
+            with self.errors.status("") as status:
+                yield status.update
+            return
+        printed_at = time.monotonic()
+
+        def show(text: str) -> None:
+            nonlocal printed_at
+            if time.monotonic() - printed_at >= _PROGRESS_SECONDS:
+                printed_at = time.monotonic()
+                self.hint(text)
+
+        yield show
 
     def configure_logging(self, level: str) -> None:
         """Log to standard error from ``level`` on. --verbose and --quiet override the level."""

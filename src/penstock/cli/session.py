@@ -71,15 +71,18 @@ class CommandSession:
         return self._settings().url is not None
 
     def _settings(self) -> Settings:
-        from penstock.core.settings import Settings
+        from penstock.core.settings import Settings, check_server_url
 
         if self.options.server is not None:
-            settings = Settings.from_env(database_url=None, url=self.options.server)
+            url = check_server_url("--server", self.options.server)
+            settings = Settings.from_env(database_url=None, url=url)
         elif self.options.data_dir is not None:
             data_dir = self.options.data_dir.expanduser().absolute()
             settings = Settings.from_env(database_url=None, url=None, data_dir=data_dir)
         elif self.options.database_url is not None:
-            settings = Settings.from_env(database_url=self.options.database_url, url=None)
+            settings = Settings.from_env(
+                database_url=self.options.database_url, database_source="--database-url", url=None
+            )
         else:
             settings = Settings.from_env()
         self.out.configure_logging(settings.log_level)

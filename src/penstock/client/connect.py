@@ -100,6 +100,7 @@ def _set_url(given: Overrides, url: object) -> None:
     else:
         given["url"] = None
         given["database_url"] = url
+        given["database_source"] = "the url"
 
 
 def _check_count(name: str, value: object) -> int:

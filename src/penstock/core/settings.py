@@ -67,6 +67,7 @@ class Overrides(TypedDict, total=False):
     """Settings that override the environment, for example from the command line."""
 
     database_url: str | None
+    database_source: str
     reader_url: str | None
     data_dir: Path
     pool_size: int
@@ -109,10 +110,12 @@ class Settings:
     tracing: bool = False
     #: Use the connection, pool and prepared statements of :mod:`penstock.db.fast` in place of psycopg's.
     fast_database: bool = True
+    #: The variable, argument or option that named the database, for messages.
+    database_source: str = "PENSTOCK_DATABASE_URL"
 
     def __post_init__(self) -> None:
         if self.database_url is not None:
-            check_database_url("PENSTOCK_DATABASE_URL", self.database_url)
+            check_database_url(self.database_source, self.database_url)
         elif not self.data_dir.is_absolute():
             raise ConfigurationError(
                 f"PENSTOCK_DATA_DIR is {str(self.data_dir)!r}, which is not an absolute path: set it to one, such as "
@@ -139,7 +142,7 @@ class Settings:
         env = {name: value.strip() for name, value in environ.items() if value.strip()}
         values: dict[str, Any] = {**overrides}
         if "database_url" not in values:
-            values["database_url"] = _find_database_url(env)
+            values["database_url"], values["database_source"] = _find_database_url(env)
         for setting, (variable, parse) in _VARIABLES.items():
             if setting not in values and variable in env:
                 values[setting] = parse(variable, env[variable])
@@ -177,12 +180,12 @@ def check_server_url(name: str, url: str) -> str:
     return url
 
 
-def _find_database_url(env: Mapping[str, str]) -> str | None:
-    for name in ("PENSTOCK_DATABASE_URL", "DATABASE_URL"):
+def _find_database_url(env: Mapping[str, str]) -> tuple[str | None, str]:
+    """Return the database of the environment, and the variable that names it."""
+    for name in ("PENSTOCK_DATABASE_URL", "DATABASE_URL", *LIBPQ_VARIABLES):
         if name in env:
-            check_database_url(name, env[name])
-            return env[name]
-    return "" if any(name in env for name in LIBPQ_VARIABLES) else None
+            return ("" if name in LIBPQ_VARIABLES else env[name]), name
+    return None, "PENSTOCK_DATABASE_URL"
 
 
 def check_database_url(name: str, value: str) -> None:

@@ -268,7 +268,7 @@ async def _check_server(settings: Settings, conninfo: str, kwargs: dict[str, Any
     if version < OLDEST_SERVER:
         raise DatabaseVersionError(
             f"the server at {settings.redacted_url} is PostgreSQL {version}, and Penstock needs "
-            f"{OLDEST_SERVER} or later: upgrade it, or set PENSTOCK_DATABASE_URL to a newer server"
+            f"{OLDEST_SERVER} or later: upgrade it, or set {settings.database_source} to a newer server"
         )
     if version > NEWEST_TESTED_SERVER:
         logger.warning(
@@ -281,6 +281,6 @@ async def _check_server(settings: Settings, conninfo: str, kwargs: dict[str, Any
 def _unavailable(settings: Settings, error: Exception) -> DatabaseUnavailable:
     return DatabaseUnavailable(
         f"PostgreSQL cannot be reached ({settings.redacted_url}): {str(error).strip()}. Check that it runs, that it "
-        "has free connections and that PENSTOCK_DATABASE_URL is right. If none of PENSTOCK_DATABASE_URL, DATABASE_URL "
-        "and PGHOST is set, Penstock starts its embedded PostgreSQL"
+        f"has free connections and that {settings.database_source} is right. If nothing names a database, Penstock "
+        "starts its embedded PostgreSQL"
     )

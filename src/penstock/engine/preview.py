@@ -53,14 +53,14 @@ _CALLER_LEVEL = 4
 
 def explain(stream: Definition, settings: Settings) -> str:
     """Describe the steps of a stream, followed by Spark's plan."""
-    with _open_preview(stream, settings, SAMPLE_SIZE, runs=False) as opened:
+    with _open_preview(_complete(stream), settings, SAMPLE_SIZE, runs=False) as opened:
         plan = str(opened.frame._jdf.queryExecution().executedPlan().toString())
     return "\n".join(["Steps:", *[f"  {line}" for line in describe(stream)], "", "Spark's plan:", plan])
 
 
 def preview(stream: Definition, settings: Settings, newest: int) -> list[dict[str, Any]]:
     """Return the rows that the stream computes from the newest events. Nothing is committed, foreach is not called."""
-    with _open_preview(_without_foreach(stream), settings, newest, runs=True) as opened:
+    with _open_preview(_without_foreach(_complete(stream)), settings, newest, runs=True) as opened:
         table = opened.frame.toArrow()
         _warn_of_failures(opened.failures)
         if opened.windows is not None:
@@ -69,8 +69,21 @@ def preview(stream: Definition, settings: Settings, newest: int) -> list[dict[st
     return [to_json_value({"key": row.pop("__output_key"), **_output_fields(row)}) for row in rows]
 
 
-def _without_foreach(stream: Definition) -> Definition:
+def _complete(stream: Definition) -> Definition:
+    """Return a stream that can run. While a stream is being written, its sink or what its window computes is missing.
+
+    The preview of a window that computes nothing is that of its events.
+    """
+    if stream.windows and not stream.aggregates and stream.fold is None:
+        stream = dataclasses.replace(stream, windows=())
+    if not stream.windows:
+        sink_key = stream.sink_key if isinstance(stream.key, tuple) else stream.sink_key or stream.key
+        stream = dataclasses.replace(stream, key=None, sink=stream.sink or "preview", sink_key=sink_key)
     stream.check()
+    return stream
+
+
+def _without_foreach(stream: Definition) -> Definition:
     join = stream.joined
     if join is not None:
         join = dataclasses.replace(join, left=_drop_foreach(join.left), right=_drop_foreach(join.right))

@@ -66,6 +66,11 @@ async def status(
         session.out.fields("", [(names.get(name, name), str(value)) for name, value in shown.items()])
         if status_fields.get("pending"):
             session.out.hint(f"Pending: {', '.join(status_fields['pending'])}. Run `penstock db upgrade`.")
+        if status_fields["state"] != "running":
+            session.out.hint(
+                "It starts by itself with the first command or client that uses it. `penstock db start` runs it until "
+                "Ctrl-C."
+            )
     if check and (
         "pending" not in status_fields
         or status_fields["pending"]

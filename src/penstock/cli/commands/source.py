@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,10 +14,12 @@ from penstock.cli.command import command
 from penstock.cli.commands.queue import IdField, KeyField, QueueName, TimeField, Yes
 from penstock.cli.session import CommandSession, find_queue
 from penstock.cli.times import format_time
+from penstock.core import formatting
 from penstock.core.errors import InvalidRequest, NotFound
 from penstock.core.formatting import number
 
 if TYPE_CHECKING:
+    from penstock.cli.output import Output
     from penstock.client.transport import Transport
     from penstock.sources.base import Source
     from penstock.sources.simulate import Traffic
@@ -157,13 +160,16 @@ async def forget_(
     yes: Yes = False,
 ) -> None:
     """Delete the position of a source. The next run pushes its events again."""
-    from penstock.sources.runner import forget_source
+    from penstock.sources.runner import forget_source, list_sources
 
-    if not yes:
-        session.out.confirm(f"Delete the position of source {name!r}?")
+    missing = NotFound(f"there is no source {name!r}: `penstock source list` lists the sources")
     async with session.log() as log:
+        if not any(source.name == name for source in await list_sources(log)):
+            raise missing
+        if not yes:
+            session.out.confirm(f"Delete the position of source {name!r}?")
         if not await forget_source(log, name):
-            raise NotFound(f"there is no source {name!r}: `penstock source list` lists the sources")
+            raise missing
     session.out.note(f"Deleted the position of source {name}.")
 
 
@@ -235,13 +241,15 @@ async def simulate(
         raise InvalidRequest("--fast needs --duration, which determines how many events to push")
     traffic = Traffic(kind, rate, keys, seed, spikes, bad, late, duplicates)
     started = datetime.now(UTC) if begin is None else begin.replace(tzinfo=begin.tzinfo or UTC)
-    name, pushed = queue or kind, 0
+    name = queue or kind
     async with session.transport() as transport:
+        simulation = _Simulation(session.out, transport, name, round(rate * duration) if duration else None)
         try:
-            async for events in _batch_due_events(traffic, started, duration, fast):
-                await _push(transport, name, events)
-                pushed += len(events)
+            with session.out.progress() as show:
+                async for events in _batch_due_events(traffic, started, duration, fast):
+                    await simulation.push(events, show)
         finally:
+            pushed = simulation.pushed
             session.out.result({"queue": name, "pushed": pushed}, f"{number(pushed)} events pushed to {name}")
 
 
@@ -272,17 +280,43 @@ async def _batch_due_events(
         yield due
 
 
-async def _push(transport: Transport, queue: str, events: list[dict[str, Any]]) -> None:
-    import asyncio
+class _Simulation:
+    """Pushes events and shows how many, how fast, and what it waits for."""
 
-    from penstock.core.errors import QueueFull
-    from penstock.log.write.batch import Batch
+    def __init__(self, out: Output, transport: Transport, queue: str, total: int | None) -> None:
+        self.pushed = 0
+        self._out = out
+        self._transport = transport
+        self._queue = queue
+        #: The number of events of the whole simulation, without duplicates.
+        self._total = total
+        self._started = time.monotonic()
+        self._has_waited = False
 
-    while True:
-        try:
-            await transport.push([Batch(queue, events)])
-            return
-        except NotFound:
-            await transport.configure(queue, partitioning="hash")
-        except QueueFull as error:
-            await asyncio.sleep(error.retry_after)
+    async def push(self, events: list[dict[str, Any]], show: Callable[[str], None]) -> None:
+        import asyncio
+
+        from penstock.core.errors import QueueFull
+        from penstock.log.write.batch import Batch
+
+        full_since = time.monotonic()
+        while True:
+            try:
+                await self._transport.push([Batch(self._queue, events)])
+                break
+            except NotFound:
+                await self._transport.configure(self._queue, partitioning="hash")
+            except QueueFull as error:
+                if not self._has_waited:
+                    self._out.hint(f"Waiting: {error}")
+                    self._has_waited = True
+                waited = formatting.duration(time.monotonic() - full_since)
+                show(f"{self._progress()}; queue full for {waited}")
+                await asyncio.sleep(error.retry_after)
+        self.pushed += len(events)
+        show(self._progress())
+
+    def _progress(self) -> str:
+        total = "" if self._total is None else f" of {number(self._total)}"
+        per_second = self.pushed / max(time.monotonic() - self._started, 0.001)
+        return f"{number(self.pushed)}{total} events pushed to {self._queue}, {formatting.rate(per_second)} per second"

@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 import zstandard
 
-from penstock.client.http.connection import ConnectionPool, HttpResponse, NoResponse
+from penstock.client.http.connection import ConnectionFailed, ConnectionPool, HttpResponse, NoResponse
 from penstock.client.http.errors import error_from_response, retry_after_seconds
 from penstock.core.backoff import Backoff, RetryTimer
 from penstock.core.errors import (
@@ -147,11 +147,7 @@ class RetryingHttpClient:
                         f"the server at {self.url} sent no response ({error}) and may or may not have executed the "
                         "request: check before you repeat it"
                     ) from error
-                unreachable = ServerUnavailable(
-                    f"the server at {self.url} sent no response within {self._retry_seconds:g} s ({error}): check that "
-                    "it runs (`penstock serve`) and that the url is right"
-                )
-                await _pause(retries, unreachable, None)
+                await _pause(retries, self._unreachable(error), None)
                 continue
             if response.is_success:
                 return response
@@ -163,6 +159,19 @@ class RetryingHttpClient:
                 raise refusal
             retry_after = refusal.retry_after if isinstance(refusal, QueueFull) else retry_after_seconds(response)
             await _pause(retries, refusal, retry_after)
+
+    def _unreachable(self, error: NoResponse) -> ServerUnavailable:
+        check = "check that it runs (`penstock serve`) and that the url is right"
+        if isinstance(error.__cause__, ConnectionRefusedError):
+            return ServerUnavailable(
+                f"nothing listens at {self.url}: the connection was refused, also after {self._retry_seconds:g} s of "
+                f"retries. If it is a Penstock server, {check}"
+            )
+        if isinstance(error, ConnectionFailed):
+            return ServerUnavailable(f"the server at {self.url} cannot be reached ({error}): {check}")
+        return ServerUnavailable(
+            f"the server at {self.url} sent no response within {self._retry_seconds:g} s ({error}): {check}"
+        )
 
 
 async def _pause(retries: RetryTimer, error: PenstockError, retry_after: float | None) -> None:
