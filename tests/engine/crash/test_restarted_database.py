@@ -92,6 +92,7 @@ def test_stop_with_flush_after_a_crash_of_postgresql_closes_all_windows(data_dir
         assert orders.result("WHERE NOT is_open") == orders.pushed
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.usefixtures("spark")
 def test_stop_with_flush_raises_if_postgresql_stays_away(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,7 +45,8 @@ class JsonColumnDecoder:
 
     def decode(self, data: bytes, count: int) -> DecodedColumns:
         decoded = self._decode(data, count)
-        if self.stored_fields and _ESCAPED_NUL in data:
+        # Most data has no escapes, and one byte is found ten times as fast as several.
+        if self.stored_fields and b"\\" in data and _ESCAPED_NUL in data:
             self._find_unstorable(data, decoded)
         return decoded
 
