@@ -30,9 +30,12 @@ def column_decimals(values: Iterable[Decimal | float | None]) -> int:
 
     >>> column_decimals([3, Decimal("1000")]), column_decimals([3, Decimal("999.5")]), column_decimals([1 / 3])
     (0, 2, 4)
+    >>> column_decimals([2304.0500000000002])
+    2
     """
-    most = max((_decimals(to_decimal(value)) for value in values if value is not None), default=0)
-    return 0 if most == 0 else min(max(most, 2), 4)
+    numbers = [to_decimal(value) for value in values if value is not None]
+    most = max((_decimals(number) for number in numbers), default=0)
+    return max(most, 2) if any(number != number.to_integral_value() for number in numbers if number.is_finite()) else 0
 
 
 def decimal_number(value: Decimal | float | None, decimals: int) -> str:
@@ -46,7 +49,7 @@ def decimal_number(value: Decimal | float | None, decimals: int) -> str:
     number = to_decimal(value)
     if not number.is_finite():
         return str(number)
-    if number.adjusted() >= _MAX_WHOLE_DIGITS or (number and abs(number) < Decimal(10) ** -decimals / 2):
+    if number.adjusted() >= _MAX_WHOLE_DIGITS or (number and abs(number) <= Decimal(10) ** -decimals / 2):
         return f"{number:.2e}"
     return f"{number:,.{decimals}f}"
 
@@ -69,10 +72,8 @@ def to_decimal(value: Decimal | float) -> Decimal:
 
 
 def _decimals(number: Decimal) -> int:
-    if not number.is_finite():
-        return 0
-    exponent = number.as_tuple().exponent
-    return max(0, -exponent) if isinstance(exponent, int) and number != number.to_integral_value() else 0
+    """Return the number of decimals that are not 0, of the first four."""
+    return len(f"{number:.4f}".rstrip("0").partition(".")[2]) if number.is_finite() else 0
 
 
 def compact(value: float | None) -> str:

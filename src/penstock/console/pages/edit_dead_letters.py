@@ -11,7 +11,6 @@ from penstock.console.polling import EXPECTED_ERRORS
 from penstock.console.widgets import elements, payloads
 from penstock.console.widgets.editor import code_editor
 from penstock.core import formatting
-from penstock.core.errors import InvalidSql
 from penstock.log.dead_letters.models import DeadLetterEdit, DeadLetterFilter, EditFunction
 from penstock.stream.sql.json_mapping import compile_mapping
 
@@ -51,9 +50,6 @@ async def edit_and_redrive(
                 edits = await view.log.preview_redrive(
                     selection, compile_text(text), limit=_PREVIEW_LETTERS, max_bytes=_PREVIEW_BYTES
                 )
-            except InvalidSql as problem:
-                error.set_text(f"Line {problem.line}, column {problem.column}: {error_message(problem)}")
-                return
             except EXPECTED_ERRORS as problem:
                 error.set_text(error_message(problem))
                 return

@@ -139,8 +139,8 @@ async def _build_events(view: View, query: WindowedQuery, key: str) -> None:
             queue_events.show_events(view, events)
         else:
             elements.text("No recent event has this key.", "ps-muted", tag="p")
-        with elements.element("div", "ps-row"):
-            for queue in source.queues:
-                filters = {"key": key} if source.field is None and key else {}
-                href = url_for("/queues", queue=queue, tab="events", **filters)
-                elements.link(f"Events of {queue}", href, "ps-button")
+    with elements.element("div", "ps-row"):
+        for queue in source.queues:
+            filters = {"key": key} if source.field is None and key else {}
+            href = url_for("/queues", queue=queue, tab="events", **filters)
+            elements.link(f"Events of {queue}", href, "ps-button")

@@ -69,7 +69,9 @@ def build(view: View, queue: Queue) -> None:
     with elements.card("Options", hint="penstock queue configure changes them too"):
         columns: list[TableColumn[str]] = [
             TableColumn("Option", lambda name: TableCell(name, href=_option_url(queue, name), classes="ps-mono")),
-            TableColumn("Value", lambda name: _format_value(name, getattr(queue, name))),
+            TableColumn(
+                "Value", lambda name: TableCell(_format_value(name, getattr(queue, name)), classes="ps-nowrap")
+            ),
             TableColumn("Description", lambda name: _DESCRIPTIONS.get(name, ""), classes="ps-desktop"),
             TableColumn("Source", source),
         ]

@@ -13,6 +13,8 @@ from nicegui import ui
 _FORMATS = {"number": "penstock.number", "seconds": "penstock.seconds", "milliseconds": "penstock.milliseconds"}
 #: JavaScript functions that format times, by the longest span of the axis in milliseconds.
 _TIME_FORMATS = ((30 * 60_000, "penstock.clock"), (24 * 3_600_000, "penstock.minute"), (inf, "penstock.day"))
+#: A single point is as long as this part of the axis. ECharts does not draw lines shorter than a pixel.
+_DOTS = 200
 
 #: Not inherited, since a chart measures its labels before they are part of the page.
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', sans-serif"
@@ -121,14 +123,16 @@ class TimeChart:
             formatter for longest, formatter in _TIME_FORMATS if end - start <= longest
         )
         for line, data in zip(options["series"], series, strict=True):
-            line["data"] = break_at_gaps(data, self.max_gap)
+            line["data"] = break_at_gaps(data, self.max_gap, (end - start) // _DOTS)
         self._chart.update()
 
 
-def break_at_gaps(points: Iterable[tuple[int, float | None]], max_gap: float) -> list[tuple[int, float | None]]:
+def break_at_gaps(
+    points: Iterable[tuple[int, float | None]], max_gap: float, dot: int = 1
+) -> list[tuple[int, float | None]]:
     """Drop points without a value, and add one where two points are further apart than ``max_gap``.
 
-    A point with a gap on both sides is doubled, since a line of one point is not drawn.
+    A point with a gap on both sides becomes a line of the length ``dot``, since a line of one point is not drawn.
 
     >>> break_at_gaps([(0, 1.0), (1, None), (2, 1.5), (9, 2.0)], 3)
     [(0, 1.0), (2, 1.5), (8, None), (9, 2.0), (10, 2.0)]
@@ -147,7 +151,7 @@ def break_at_gaps(points: Iterable[tuple[int, float | None]], max_gap: float) ->
             line.append((first - 1, None))
         line += run
         if len(run) == 1:
-            line.append((first + 1, value))
+            line.append((first + dot, value))
     return line
 
 
