@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from random import Random
+
+import duckdb
 import pytest
 
 from penstock.core.errors import InvalidRequest, InvalidSql
@@ -149,3 +153,68 @@ def test_a_result_cannot_grow_without_bound() -> None:
         apply(f"replace(a, 'x', '{'y' * 100}') AS b", data)
     with pytest.raises(InvalidRequest, match="bytes"):
         apply(", ".join(f"a AS a{i}" for i in range(100)), data)
+
+
+def _boolean(random: Random, depth: int) -> str:
+    if depth == 0:
+        return random.choice(["p", "q", "true", "false", "null"])
+    one, other = _boolean(random, depth - 1), _boolean(random, depth - 1)
+    left, low, high = (_number(random, depth - 1) for _ in range(3))
+    return random.choice(
+        [
+            f"({one} AND {other})",
+            f"({one} OR {other})",
+            f"(NOT {one})",
+            f"(({one}) IS NULL)",
+            f"(({one}) IS NOT NULL)",
+            f"({left} < {low})",
+            f"({left} = {low})",
+            f"({left} <> {low})",
+            f"({left} BETWEEN {low} AND {high})",
+            f"({left} IN ({low}, {high}))",
+            f"({left} NOT IN ({low}, {high}))",
+        ]
+    )
+
+
+def _number(random: Random, depth: int) -> str:
+    if depth == 0:
+        return random.choice(["a", "b", "c", "0", "7", "1.50"])
+    one, other, condition = _number(random, depth - 1), _number(random, depth - 1), _boolean(random, depth - 1)
+    return random.choice(
+        [
+            f"({one} + {other})",
+            f"({one} - {other})",
+            f"(-{one})",
+            f"abs({one})",
+            f"coalesce({one}, {other})",
+            f"nullif({one}, {other})",
+            f"greatest({one}, {other})",
+            f"least({one}, {other})",
+            f"(CASE WHEN {condition} THEN {one} ELSE {other} END)",
+            f"(CASE {one} WHEN {other} THEN 1 END)",
+        ]
+    )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_expressions_agree_with_duckdb(seed: int) -> None:
+    random = Random(seed)
+    with duckdb.connect() as oracle:
+        for _ in range(50):
+            row = {
+                **{name: random.choice([None, True, False]) for name in "pq"},
+                **{name: random.choice([None, -2, 0, 1, 7]) for name in "abc"},
+            }
+            expression = random.choice([_boolean, _number])(random, 3)
+            columns = ", ".join(
+                f"CAST(? AS {'BOOLEAN' if name in 'pq' else 'DECIMAL(18, 2)'}) AS {name}" for name in row
+            )
+            statement = f"SELECT {expression} FROM (SELECT {columns})"  # noqa: S608 - of this test
+            expected = oracle.execute(statement, list(row.values())).fetchone()
+
+            found = json.loads(apply(f"{expression} AS x", json.dumps(row).encode()))["x"]
+
+            assert expected is not None
+            wanted = expected[0] if expected[0] is None or isinstance(expected[0], bool) else float(expected[0])
+            assert found == wanted, (expression, row)
