@@ -93,6 +93,7 @@ class EventDecoder:
             metadata.event_ref,
             lambda row: metadata.to_dict(row, self._config.queues),
             reload_event=lambda row: json.decode(lines[row]),
+            read_line=lines.__getitem__,
         )
         times = self._metadata_times(metadata)
         if times is None:

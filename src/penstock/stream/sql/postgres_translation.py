@@ -130,8 +130,8 @@ class _PostgresCompiler:
                 parts = node.expressions if isinstance(node, exp.Concat) else [node.this, node.expression]
                 return exp.Paren(this=exp.Var(this=" || ".join(_sql(self._call("as_text", part)) for part in parts)))
             case exp.Upper() | exp.Lower():
-                # The case of letters depends on the database's language. Comparisons are by bytes.
-                return exp.Var(this=f'({node.key}(({_sql(node.this)}) COLLATE "default") COLLATE "C")')
+                # Comparisons are by bytes.
+                return exp.Var(this=f'({_sql(self._call(f"{node.key}_case", node.this))} COLLATE "C")')
             case exp.Like():
                 self._check_pattern(node.expression)
             case exp.AtTimeZone():

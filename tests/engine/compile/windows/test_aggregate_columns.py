@@ -125,6 +125,26 @@ def test_sums_of_decimals_are_exact(bench: Bench) -> None:
     assert {event["key"]: event["total"] for event in bench.emitted()} == {key: Decimal(key) for key in cases}
 
 
+@pytest.mark.parametrize(
+    "made",
+    [
+        stream().filter(lambda event: event["amount"] > 0),
+        stream().map(lambda event: {**event, "more": 1}),
+        stream().filter("amount > 0").filter(lambda event: event["amount"] > 0),
+        stream().key_by(lambda event: event["who"]),
+    ],
+)
+def test_sums_are_exact_after_python_functions(bench: Bench, made: Any) -> None:
+    bench.queue(partitions=1)
+    amounts = ["12345678901234567.891", "0.123456789012345678", "0.1", "0.2", "99999999999999999999"]
+    lines = [f'{{"ts": {T0}, "who": "k", "amount": {amount}}}' for amount in amounts]
+    bench.penstock.queue("orders").push_ndjson("\n".join(lines).encode(), key_field="who")
+    bench.run(counted(made))
+
+    assert bench.letters() == []
+    assert bench.by_key("total") == {"k": oracle.total(list(map(Decimal, amounts)))}
+
+
 def test_sums_of_many_large_numbers_are_exact(bench: Bench) -> None:
     bench.queue()
     amount = Decimal("77777777777777777777.777777777777777777")

@@ -100,6 +100,8 @@ CASES: dict[str, Any] = {
     "other < name": True,
     "greatest(name, other)": "Ünder_50%",
     "upper(name) = 'ÜNDER_50%'": True,
+    "upper('straße ﬃ')": "STRASSE FFI",
+    "lower('ΟΔΟΣ İ')": "οδος i\u0307",
     "concat(at, '')": "2026-01-31 12:00:00.25",
     "from_utc_timestamp(at, 'Asia/Kathmandu')": "2026-01-31T17:45:00.25",
     "struct(n AS `it's {n}`)": {"it's {n}": 7},

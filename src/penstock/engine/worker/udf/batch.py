@@ -13,6 +13,7 @@ import pyarrow as pa
 from penstock.core import json
 from penstock.engine.worker.event_failure import EventFailure, EventRef
 from penstock.engine.worker.json_columns import JsonColumnDecoder
+from penstock.engine.worker.udf.exact_numbers import restore_digits
 from penstock.stream.context import Context
 from penstock.stream.steps import Retries
 
@@ -48,6 +49,8 @@ class UdfBatch:
     metadata: dict[int, dict[str, Any]] = field(default_factory=dict)
     #: Decodes the original event again, for a retry of the first function; None after the first function.
     reload_event: Callable[[int], Any] | None = None
+    #: The original event as JSON.
+    read_line: Callable[[int], bytes] | None = None
 
     def context(self, stage: str, source: int, attempt: int = 0) -> Context:
         if source not in self.metadata:
@@ -79,7 +82,10 @@ class UdfBatch:
         encoded: dict[int, bytes] = {}
         for item in self.items:
             try:
-                encoded[id(item)] = json.encode(item.value)
+                value = (
+                    item.value if self.read_line is None else restore_digits(item.value, self.read_line(item.source))
+                )
+                encoded[id(item)] = json.encode(value)
             except Exception as error:
                 self.add_failure(item.source, stage, error, 1)
         self.drop_failed_events()

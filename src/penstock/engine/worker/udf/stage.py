@@ -78,6 +78,7 @@ class UdfStage:
             lambda row: EventRef(partitions[row], offsets[row]),
             lambda row: {} if metadata is None else _decode_metadata(metadata[row].as_py()),
             reload_event=lambda row: self._events(table.slice(row, 1))[0],
+            read_line=(lambda row: table.column(EVENT_JSON)[row].as_py().encode()) if self.reads_event_json else None,
         )
         run_udf_steps(self.steps, batch)
         return batch
