@@ -92,6 +92,33 @@ def test_push_to_a_full_queue_fails(cli: CommandLine, arrange: Arrange, waiting:
 
 
 @pytest.mark.parametrize(
+    "command",
+    [
+        ["queue", "push", "orders", "3", "--wait", "60"],
+        ["simulate", "orders", "--fast", "--duration", "1"],
+    ],
+    ids=["push", "simulate"],
+)
+def test_a_waiting_push_names_the_group_and_goes_on_when_it_no_longer_counts(
+    cli: CommandLine, arrange: Arrange, command: list[str]
+) -> None:
+    cli.ok("queue", "configure", "orders", "--max-depth-events", "2")
+    arrange(lambda log: log.subscribe("orders", "slow"))
+    cli.ok("queue", "push", "orders", "1", "2")
+    with cli.start(*command) as process:
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        assert line.startswith("warning: waiting")
+        assert "group 'slow' is 2 events behind" in line
+        shown = cli("queue", "show", "orders")
+        assert "pushes wait for group 'slow'" in shown.stderr
+        assert "`penstock group configure orders slow --no-count`" in shown.stderr
+        cli.ok("group", "configure", "orders", "slow", "--no-count")
+        assert process.wait(60) == 0
+    assert "pushes wait" not in cli("queue", "show", "orders").stderr
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["hello"], "is not JSON"),

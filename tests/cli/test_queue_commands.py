@@ -115,6 +115,7 @@ def test_show_prints_options_size_partitions_and_groups(cli: CommandLine, arrang
         "group": "billing",
         "subscribed_from": "beginning",
         "query_id": None,
+        "query_state": None,
         "lag": 14,
         "partitions_behind": 3,
         "leases": 0,

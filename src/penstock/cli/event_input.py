@@ -16,6 +16,7 @@ from penstock.cli.input_file import InputFile, open_input
 from penstock.core import json
 from penstock.core.errors import InvalidEvent, InvalidRequest, PenstockError, QueueFull
 from penstock.core.formatting import number
+from penstock.core.wait_notice import WaitNotice
 from penstock.log.write.batch import Batch
 
 if TYPE_CHECKING:
@@ -119,12 +120,14 @@ class EventPusher:
     async def _push(self, batch: Batch, idempotency_key: str | None = None) -> PushResult:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._wait
+        notice = WaitNotice(self._out.warn)
         while True:
             try:
                 return (await self._transport.push([batch], idempotency_key=idempotency_key))[0]
             except QueueFull as full:
                 if loop.time() + full.retry_after > deadline:
                     raise
+                notice.waits(full, full.retry_after)
                 await asyncio.sleep(full.retry_after)
 
     @contextlib.contextmanager

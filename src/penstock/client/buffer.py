@@ -20,6 +20,7 @@ from penstock.core.errors import (
     PushFailed,
     QueueFull,
 )
+from penstock.core.wait_notice import WaitNotice
 from penstock.log.write.batch import Batch
 from penstock.log.write.result import Pushed, PushResult
 
@@ -230,6 +231,7 @@ class Buffer:
         """Push a batch; if the log refuses one event, push the others again without it."""
         remaining = list(batch)
         retries = RetryTimer(Backoff(), self._settings.give_up_seconds)
+        notice = WaitNotice(_logger.warning)
         while remaining:
             try:
                 events = to_json_events(buffered.event for buffered in remaining)
@@ -244,6 +246,7 @@ class Buffer:
                 if pause is None:
                     self._fail(remaining, full)
                     return
+                notice.waits(full, pause)
                 await asyncio.sleep(pause)
             except Exception as error:
                 self._fail(remaining, error)

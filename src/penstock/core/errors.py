@@ -235,14 +235,17 @@ class WindowKeyFailed(QueryError):
 
 
 class QueueFull(PenstockError):
-    """The queue is at its maximum depth. Push again after ``retry_after`` seconds."""
+    """The queue is at its maximum depth. Push again after ``retry_after`` seconds. ``group`` is the slowest group."""
 
-    def __init__(self, message: str, *, queue: str, depth: int, limit: int, retry_after: float) -> None:
+    def __init__(
+        self, message: str, *, queue: str, depth: int, limit: int, retry_after: float, group: str | None = None
+    ) -> None:
         super().__init__(message)
         self.queue = queue
         self.depth = depth
         self.limit = limit
         self.retry_after = retry_after
+        self.group = group
 
 
 class EventShed(PenstockError):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from shlex import quote
+from typing import Any, Literal, TypeAlias
 
 from psycopg_pool import AsyncConnectionPool
 
@@ -13,6 +15,11 @@ from penstock.db.statements import Statements
 from penstock.log.queue import Queue
 
 _sql = Statements("penstock.log", "queue_info.sql")
+
+#: A full queue accepts pushes again when its depth is below this fraction of the limit.
+LOW_WATER = 0.9
+
+QueryState: TypeAlias = Literal["running", "paused", "stopped"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +40,20 @@ class GroupInfo:
     seen_at: datetime | None = None
     #: No consumer has popped for ``away_seconds`` of the queue, so the group does not count for now.
     away: bool = False
+    #: The state of the query that reads the group; None if it is not a query.
+    query_state: QueryState | None = None
+
+    @property
+    def reader(self) -> str:
+        """The reader of the group in words, for messages."""
+        if self.query_state is None:
+            return f"group {self.group!r}"
+        return f"query {self.group!r}" if self.query_state == "running" else f"{self.query_state} query {self.group!r}"
+
+    @property
+    def release_command(self) -> str:
+        """The command after which pushes no longer wait for the group."""
+        return f"penstock group configure {quote(self.queue)} {quote(self.group)} --no-count"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +79,21 @@ class QueueInfo:
     size: QueueSize
     groups: list[GroupInfo]
     dead_letters: int
+
+
+def find_slowest(groups: Sequence[GroupInfo]) -> GroupInfo | None:
+    """Return the group with the largest lag of those that count for the depth of their queue."""
+    return max(
+        (group for group in groups if group.counts and not group.away), key=lambda group: group.lag, default=None
+    )
+
+
+def find_holding_group(queue: Queue, groups: Sequence[GroupInfo]) -> GroupInfo | None:
+    """Return the group that holds pushes back, because the queue is nearly full of its unread events."""
+    slowest = find_slowest(groups)
+    if slowest is None or queue.max_depth_events is None:
+        return None
+    return slowest if slowest.lag >= queue.max_depth_events * LOW_WATER else None
 
 
 @dataclass(slots=True, eq=False)

@@ -13,6 +13,7 @@ from penstock.core import json
 from penstock.core.errors import Conflict, DatabaseError, InvalidEvent, InvalidRequest, QueueFull
 from penstock.core.names import check_name
 from penstock.core.option_checks import check_integer
+from penstock.core.wait_notice import WaitNotice
 from penstock.db.retry import CONNECTION_ERRORS, DatabaseRetry
 from penstock.db.statements import Statements
 from penstock.log.write.batch import MAX_REJECTED, Batch
@@ -144,6 +145,7 @@ class SourceRunner:
         """Push the events and store the position in one transaction, with retries."""
         lines, rejected = [line for line in result.lines if line.strip(b" \t\r\n")], list(result.rejected)
         retry = DatabaseRetry(_RETRY_SECONDS)
+        notice = WaitNotice(lambda text: _logger.warning("%s: %s", self._name, text))
         # A lost connection leaves unknown whether the transaction was committed; the stored position tells.
         is_outcome_unknown = has_invalid_lines = False
         while True:
@@ -161,7 +163,7 @@ class SourceRunner:
                     raise
                 has_invalid_lines = True
             except QueueFull as error:
-                _logger.info("%s: %s", self._name, error)
+                notice.waits(error, error.retry_after)
                 await asyncio.sleep(error.retry_after)
                 retry = DatabaseRetry(_RETRY_SECONDS)
             except (*CONNECTION_ERRORS, DatabaseError) as error:

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from penstock import Stream
+from penstock.engine.registry import Registry
 from penstock.log.log import Log
 from penstock.sinks import Sinks, Webhook
 from tests.console.browser import (
@@ -27,6 +29,7 @@ from tests.console.browser import (
 from tests.console.conftest import run_with_log
 from tests.console.console_process import ConsoleProcess
 from tests.console.queue_actions import create_dead_letters, event_numbers, pop
+from tests.console.scripted_query import ScriptedQuery
 
 
 def test_queue_list_search_opens_queue(page: Page, queue: str) -> None:
@@ -125,6 +128,24 @@ def _option(console: ConsoleProcess, queue: str, name: str) -> Any:
         return getattr(await log.catalog.refresh(queue), name)
 
     return run_with_log(console.database_url, read)
+
+
+def test_group_of_a_stopped_query_that_holds_pushes_back_is_named(
+    page: Page, console: ConsoleProcess, queue: str
+) -> None:
+    async def stop_query(log: Log) -> None:
+        await log.configure(queue, {"max_depth_events": 10})
+        await log.configure(f"{queue}.out")
+        query = await ScriptedQuery.start(log, "held", Stream.from_(queue).to(f"{queue}.out"))
+        await Registry(log).release_lease(query.id, query.fence)
+        await log.configure_group(queue, "billing", counts=False)
+
+    run_with_log(console.database_url, stop_query)
+    page.goto(f"/queues?queue={queue}")
+
+    expect(page.get_by_role("row", name="held")).to_contain_text("stopped")
+    expect(page.get_by_text("The stopped query 'held' is 10 events behind")).to_be_visible()
+    expect(page.get_by_text(f"penstock group configure {queue} held --no-count")).to_be_visible()
 
 
 def test_queue_option_is_changed_and_reset(page: Page, console: ConsoleProcess, queue: str) -> None:

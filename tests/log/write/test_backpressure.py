@@ -9,7 +9,9 @@ import pytest
 
 from penstock.core.clock import Clock
 from penstock.core.errors import IdempotencyConflict, InvalidOption, NotFound, QueueFull
+from penstock.engine.registry import Registry
 from penstock.log.log import Log
+from penstock.log.queue_info import find_holding_group
 from penstock.log.read.ack_request import TransactionAck
 from penstock.log.write.batch import Batch
 from penstock.log.write.result import PushResult
@@ -235,6 +237,38 @@ async def test_the_slowest_group_determines_the_depth(log: Log) -> None:
     await drain(log, group="quick")
     with pytest.raises(QueueFull):
         await push(log, range(60))
+
+
+async def test_a_refused_push_names_the_group_and_how_to_pass_it(log: Log) -> None:
+    await full_queue(log)
+    await drain(log, group="quick")
+    with pytest.raises(QueueFull) as refused:
+        await push(log, [1])
+    assert refused.value.group == "slow"
+    assert "group 'slow' is 100 events behind and 100 are allowed" in str(refused.value)
+    assert "`penstock group configure orders slow --no-count`" in str(refused.value)
+
+
+async def test_a_refused_push_says_whether_the_query_runs(log: Log) -> None:
+    await log.configure(QUEUE, {"max_depth_events": 10})
+    registry = Registry(log)
+    query = await registry.register("sales", ["a"], "a", sink=None, history_seconds=60)
+    fence = await registry.acquire_lease("sales", "tests", 60, query.at)
+    assert fence is not None
+    await log.consumer_groups.subscribe(await log.catalog.refresh(QUEUE), "sales", query_id="sales")
+    await push(log, range(10))
+    with pytest.raises(QueueFull, match="full: query 'sales' is 10 events behind"):
+        await push(log, [1])
+    await registry.release_lease(query.id, fence)
+
+    async def says_stopped() -> bool:
+        with pytest.raises(QueueFull) as refused:
+            await push(log, [1])
+        return "full: stopped query 'sales' is" in str(refused.value) and "start it, or" in str(refused.value)
+
+    await eventually(says_stopped)
+    (group,) = await log.groups(QUEUE)
+    assert (group.query_state, find_holding_group(await log.queue(QUEUE), [group])) == ("stopped", group)
 
 
 async def test_concurrent_pushes_do_not_overfill_a_queue(log: Log) -> None:

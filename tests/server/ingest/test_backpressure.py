@@ -6,11 +6,13 @@ import concurrent.futures
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import psycopg
 import pytest
 
+from penstock import QueueFull, SyncPenstock
 from tests.server.ingest.push_client import CreateQueue, QueueClient, read_problem
 from tests.server.server_process import RunningServer, run_server, wait_until
 from tests.server.sockets import connect, read_to_end
@@ -30,6 +32,8 @@ def test_full_queue_refuses_with_retry_after(create_queue: CreateQueue) -> None:
     status, name, problem = read_problem(response)
     assert (status, name) == (429, "queue-full")
     assert (problem["queue"], problem["depth"], problem["limit"]) == (queue.queue, 100, 100)
+    assert problem["group"] == "readers"
+    assert "group 'readers' is 100 events behind" in problem["detail"]
     assert int(response.headers["retry-after"]) >= 1
     assert response.headers["ratelimit-policy"] == '"depth";q=100'
     assert LIMIT.fullmatch(response.headers["ratelimit"])
@@ -38,6 +42,24 @@ def test_full_queue_refuses_with_retry_after(create_queue: CreateQueue) -> None:
     while events := handle.batch(100).pop():
         queue.store.ack(events)
     wait_until(lambda: queue.push({"data": "again"}).status_code == 200)
+
+
+def test_full_queue_is_logged_once_with_its_slowest_group(database_url: str, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with (
+        log.open("w") as file,
+        run_server(database_url, [], {}, file) as running,
+        SyncPenstock(running.url, retry_seconds=0.1) as q,
+    ):
+        q.queue("orders").config(max_depth_events=1).create()
+        q.queue("orders").group("slow").pop()
+        q.queue("orders").push({"data": 1})
+        for _ in range(3):
+            with pytest.raises(QueueFull, match="group 'slow' is 1 events behind") as refused:
+                q.queue("orders").push({"data": 2})
+            assert refused.value.group == "slow"
+    lines = [json.loads(line) for line in log.read_text().splitlines() if "is full" in line]
+    assert [(line["level"].lower(), line["queue"], line["group"]) for line in lines] == [("warning", "orders", "slow")]
 
 
 def test_response_has_the_remaining_capacity(create_queue: CreateQueue) -> None:

@@ -131,6 +131,7 @@ async def show(session: CommandSession, name: QueueName) -> None:
 def _show(out: Output, info: QueueInfo, partitions: Sequence[Partition]) -> None:
     from penstock.cli import json_output
     from penstock.log.catalog import many_partitions_advice
+    from penstock.log.queue_info import find_holding_group
 
     queue, totals = info.queue, info.size
     out.fields(
@@ -159,19 +160,29 @@ def _show(out: Output, info: QueueInfo, partitions: Sequence[Partition]) -> None
             title="Groups",
             right=GROUP_COLUMNS[:3],
         )
+        if (group := find_holding_group(queue, info.groups)) is not None:
+            out.warn(_format_holding_group(group, queue.max_depth_events))
     else:
         out.hint("No group reads the queue yet. The first pop of a consumer creates one.")
     if queue.partitions_warned_at:
         out.warn(many_partitions_advice(queue.name))
 
 
-GROUP_COLUMNS = ("lag", "partitions behind", "leases", "holds pushes back")
+def _format_holding_group(group: GroupInfo, limit: int | None) -> str:
+    action = {"stopped": "Start it, or let", "paused": "Resume it, or let"}.get(group.query_state or "", "Let")
+    return (
+        f"pushes wait for {group.reader}: it is {number(group.lag)} events behind, and max_depth_events is "
+        f"{number(limit)}. {action} pushes pass it: `{group.release_command}`"
+    )
+
+
+GROUP_COLUMNS = ("lag", "partitions behind", "leases", "holds pushes back", "read by")
 
 
 def group_row(group: GroupInfo) -> tuple[str, ...]:
     """Return the name of a group and its GROUP_COLUMNS."""
     counts = map(number, (group.lag, group.partitions_behind, group.leases))
-    return (group.group, *counts, format_backpressure(group))
+    return (group.group, *counts, format_backpressure(group), format_reader(group))
 
 
 def format_backpressure(group: GroupInfo) -> str:
@@ -179,6 +190,13 @@ def format_backpressure(group: GroupInfo) -> str:
     if not group.counts:
         return "no"
     return f"no, inactive since {format_time(group.seen_at)}" if group.away else "yes"
+
+
+def format_reader(group: GroupInfo) -> str:
+    """Return what reads a group: consumers, or a query and whether it runs."""
+    if group.query_state is None:
+        return "consumers" if group.query_id is None else "a query"
+    return f"a {group.query_state} query"
 
 
 @command(

@@ -291,14 +291,15 @@ class _Simulation:
         #: The number of events of the whole simulation, without duplicates.
         self._total = total
         self._started = time.monotonic()
-        self._has_waited = False
 
     async def push(self, events: list[dict[str, Any]], show: Callable[[str], None]) -> None:
         import asyncio
 
         from penstock.core.errors import QueueFull
+        from penstock.core.wait_notice import WaitNotice
         from penstock.log.write.batch import Batch
 
+        notice = WaitNotice(self._out.warn)
         full_since = time.monotonic()
         while True:
             try:
@@ -307,9 +308,7 @@ class _Simulation:
             except NotFound:
                 await self._transport.configure(self._queue, partitioning="hash")
             except QueueFull as error:
-                if not self._has_waited:
-                    self._out.hint(f"Waiting: {error}")
-                    self._has_waited = True
+                notice.waits(error, error.retry_after)
                 waited = formatting.duration(time.monotonic() - full_since)
                 show(f"{self._progress()}; queue full for {waited}")
                 await asyncio.sleep(error.retry_after)

@@ -66,6 +66,7 @@ def error_from_response(server: str, response: HttpResponse) -> PenstockError:
                 depth=int(problem.get("depth", 0)),
                 limit=int(problem.get("limit", 0)),
                 retry_after=float(problem.get("retry_after", 1.0)),
+                group=problem.get("group"),
             )
         case "rate-limited":
             return RateLimited(detail, retry_after=retry_after_seconds(response) or 1.0, status=status)

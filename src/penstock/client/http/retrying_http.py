@@ -25,6 +25,7 @@ from penstock.core.errors import (
     ServerError,
     ServerUnavailable,
 )
+from penstock.core.wait_notice import WaitNotice
 
 _logger = logging.getLogger("penstock.client")
 
@@ -131,6 +132,7 @@ class RetryingHttpClient:
         pool = self._pool
         assert pool is not None  # noqa: S101 - the session opens the client before it uses it
         retries = RetryTimer(_BACKOFF, self._retry_seconds)
+        notice = WaitNotice(_logger.warning)
         while True:
             content, content_headers = _encode_body(body() if callable(body) else body)
             headers = {**self._headers, **content_headers, **key_header}
@@ -147,7 +149,7 @@ class RetryingHttpClient:
                         f"the server at {self.url} sent no response ({error}) and may or may not have executed the "
                         "request: check before you repeat it"
                     ) from error
-                await _pause(retries, self._unreachable(error), None)
+                await _pause(retries, notice, self._unreachable(error), None)
                 continue
             if response.is_success:
                 return response
@@ -158,7 +160,7 @@ class RetryingHttpClient:
             if once and isinstance(refusal, DatabaseUnavailable):
                 raise refusal
             retry_after = refusal.retry_after if isinstance(refusal, QueueFull) else retry_after_seconds(response)
-            await _pause(retries, refusal, retry_after)
+            await _pause(retries, notice, refusal, retry_after)
 
     def _unreachable(self, error: NoResponse) -> ServerUnavailable:
         check = "check that it runs (`penstock serve`) and that the url is right"
@@ -174,11 +176,13 @@ class RetryingHttpClient:
         )
 
 
-async def _pause(retries: RetryTimer, error: PenstockError, retry_after: float | None) -> None:
+async def _pause(retries: RetryTimer, notice: WaitNotice, error: PenstockError, retry_after: float | None) -> None:
     pause = retries.next_pause(retry_after)
     if pause is None:
         raise error
     _logger.debug("retry in %.2f s: %s", pause, error)
+    if isinstance(error, QueueFull):
+        notice.waits(error, pause)
     await asyncio.sleep(pause)
 
 

@@ -25,6 +25,7 @@ from penstock.connector.write.rows import EventRows
 from penstock.connector.write.staging import stage_rows
 from penstock.core.backoff import Backoff, RetryTimer
 from penstock.core.errors import InvalidRequest, NotFound, QueueFull
+from penstock.core.wait_notice import WaitNotice
 from penstock.log.log import Log
 from penstock.log.queue import Queue
 from penstock.log.write.staged_writes import WriteVersion
@@ -94,6 +95,7 @@ class WriteTarget:
         """Wait until the queue has room. Return False if the queue drops events when it is full."""
         events = sum(upload.events for upload in staged)
         retries = RetryTimer(Backoff(), self.options.full_seconds)
+        notice = WaitNotice(_logger.warning)
         while True:
             try:
                 return await log.admit(queue, events)
@@ -101,6 +103,7 @@ class WriteTarget:
                 pause = retries.next_pause(full.retry_after)
                 if pause is None:
                     raise
+                notice.waits(full, pause)
                 await asyncio.sleep(pause)
 
     async def _abort(self, write: WriteVersion) -> None:

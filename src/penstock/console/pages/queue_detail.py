@@ -12,7 +12,7 @@ from penstock.console.widgets.tables import DataTable, TableCell, TableColumn, k
 from penstock.core import formatting
 from penstock.core.errors import NotFound
 from penstock.log.queue import Queue
-from penstock.log.queue_info import QueueInfo
+from penstock.log.queue_info import GroupInfo, QueueInfo, find_holding_group
 from penstock.log.storage.partitions import PartitionStatus
 
 PATH = "/queues"
@@ -66,7 +66,8 @@ async def _build_groups(view: View, info: QueueInfo) -> None:
         size_tile = elements.tile("On disk")
         dead_tile = elements.tile("Dead letters", href=url_for("/dead-letters", queue=name))
     size_tile.set(formatting.size(info.size.bytes), "when the page was opened")
-    queries = {group.group: group.query_id for group in await view.log.groups(name)}
+    infos: dict[str, GroupInfo] = {}
+    holding_area = elements.element("div")
     largest_lag = 0
     columns: list[TableColumn[GroupSummary]] = [
         TableColumn(
@@ -78,8 +79,8 @@ async def _build_groups(view: View, info: QueueInfo) -> None:
         number_column("Partitions behind", lambda group: formatting.number(group.behind), classes="ps-desktop"),
         number_column("Leases", lambda group: formatting.number(group.leases), classes="ps-desktop"),
         number_column("Oldest unread", lambda group: formatting.duration(group.oldest_seconds) if group.lag else "–"),
-        TableColumn("Read by", lambda group: _reader(group, queries.get(group.name)), classes="ps-desktop"),
-        TableColumn("State", lambda group: _state(group, queries.get(group.name))),
+        TableColumn("Read by", lambda group: _reader(group, infos.get(group.name)), classes="ps-desktop"),
+        TableColumn("State", lambda group: _state(group, infos.get(group.name))),
     ]
     with elements.card("Groups", hint="each has its own position") as card:
         table = DataTable("Groups", columns)
@@ -89,6 +90,23 @@ async def _build_groups(view: View, info: QueueInfo) -> None:
         f"penstock sink run {quote(name)} --to console",
         icon="group",
     )
+
+    def show_holding_group(groups: list[GroupInfo]) -> None:
+        infos.update((group.group, group) for group in groups)
+        group = find_holding_group(info.queue, groups)
+        holding_area.clear()
+        holding_area.set_visibility(group is not None)
+        if group is None:
+            return
+        behind, limit = formatting.number(group.lag), formatting.number(info.queue.max_depth_events)
+        hint = {"stopped": " Start it to go on.", "paused": " Resume it to go on."}.get(group.query_state or "", "")
+        with holding_area, elements.card("Pushes wait"):
+            elements.text(
+                f"The {group.reader} is {behind} events behind, and max_depth_events of the queue is {limit}.{hint}",
+                tag="p",
+            )
+            elements.text("To let pushes pass the group, run:", "ps-muted", tag="p")
+            elements.command_line(group.release_command)
 
     def show(queues: list[QueueSummary]) -> None:
         nonlocal largest_lag
@@ -104,6 +122,7 @@ async def _build_groups(view: View, info: QueueInfo) -> None:
         largest_lag = max((group.lag for group in queue.groups), default=0)
         table.set(queue.groups)
 
+    await view.poll(("groups", name), lambda: view.log.groups(name), show_holding_group, seconds=2.0)
     await view.poll("queues", lambda: read_queues(view.console.overview_history), show)
 
 
@@ -111,20 +130,23 @@ def _lag_cell(lag: int, largest: int) -> TableCell:
     return TableCell(formatting.compact(lag), bar=lag / largest if largest else None)
 
 
-def _reader(group: GroupSummary, query: str | None) -> TableCell | str:
-    if query is not None:
-        return TableCell(query, href=url_for("/queries", query=query))
+def _reader(group: GroupSummary, info: GroupInfo | None) -> TableCell | str:
+    if info is not None and info.query_id is not None:
+        return TableCell(info.query_id, href=url_for("/queries", query=info.query_id))
     return "consumers" if group.sink is None else "a sink"
 
 
-def _state(group: GroupSummary, query: str | None) -> TableCell:
+def _state(group: GroupSummary, info: GroupInfo | None) -> TableCell:
+    query_state = None if info is None else info.query_state
     if group.sink == "resting":
         return TableCell("resting", tone="bad")
     if group.sink == "stopped":
         return TableCell("stopped", tone="warn" if group.lag else "idle")
     if not group.counts:
         return TableCell("inactive", tone="idle")
-    if query is not None or group.leases:
+    if query_state in ("paused", "stopped"):
+        return TableCell(query_state, tone="warn" if group.lag else "idle")
+    if query_state is not None or group.leases:
         return TableCell("reading", tone="good")
     return TableCell("waiting", tone="warn") if group.lag else TableCell("caught up", tone="idle")
 

@@ -109,7 +109,9 @@ def _position_state(position: PartitionPosition) -> TableCell:
 def _reader(group: GroupInfo, sink: SinkSummary | None) -> str:
     if sink is not None:
         return f"a sink, {sink.guarantee.replace('_', ' ')}"
-    return f"the query {group.query_id}" if group.query_id else "consumers"
+    if group.query_id is None:
+        return "consumers"
+    return f"the query {group.query_id}" + ("" if group.query_state is None else f", {group.query_state}")
 
 
 def _sink_card(queue: str) -> Callable[[SinkSummary, int], None]:

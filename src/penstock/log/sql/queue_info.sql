@@ -7,7 +7,10 @@ SELECT g.name, g.subscribed_from, g.query_id, g.created_at,
        g.counts, w.seen_at,
        coalesce(w.seen_at < clock_timestamp() + %(skew)s
                 - make_interval(secs => (SELECT q.away_seconds + q.delay_seconds FROM penstock.queues q
-                                         WHERE q.id = %(queue)s)), false)
+                                         WHERE q.id = %(queue)s)), false),
+       CASE WHEN r.id IS NULL THEN NULL
+            WHEN r.lease_until <= clock_timestamp() + %(skew)s THEN 'stopped'
+            WHEN r.is_paused THEN 'paused' ELSE 'running' END
 FROM penstock.groups g
 LEFT JOIN penstock.queries r ON r.name = g.query_id
 CROSS JOIN LATERAL (SELECT greatest(g.seen_at, r.lease_until) AS seen_at) w
@@ -19,7 +22,7 @@ LEFT JOIN LATERAL (
                      WHERE k.partition_id = t.id ORDER BY k.end_offset DESC LIMIT 1), t.sealed_end) AS end_offset
 ) h ON true
 WHERE g.queue_id = %(queue)s
-GROUP BY g.id, g.name, w.seen_at
+GROUP BY g.id, g.name, w.seen_at, r.id
 ORDER BY g.name
 
 -- name: queue_size

@@ -17,13 +17,11 @@ from penstock.core.errors import QueueFull
 from penstock.db.retry import CONNECTION_ERRORS
 from penstock.db.statements import Statements
 from penstock.log.queue import Queue
-from penstock.log.queue_info import GroupInfo, QueueStats
+from penstock.log.queue_info import LOW_WATER, GroupInfo, QueueStats, find_slowest
 
 _sql = Statements("penstock.log.write", "backpressure.sql")
 _logger = logging.getLogger("penstock.log")
 
-#: A full queue accepts pushes again when its depth is below this fraction of the limit.
-_LOW_WATER = 0.9
 #: A push that is larger than the limit is accepted if the depth is below this fraction of the limit.
 _NEARLY_EMPTY = 0.1
 #: A measurement is used for this many seconds, or until this fraction of the free capacity has been pushed. Other
@@ -68,6 +66,8 @@ class _MeasuredDepth:
     is_full: bool = False
     samples: deque[_DepthSample] = field(default_factory=deque)
     not_drained_since: float = 0.0
+    #: The group with the largest lag, as last measured.
+    slowest: GroupInfo | None = None
 
     def is_stale(self, limit: int) -> bool:
         age = time.monotonic() - self.measured_at
@@ -83,8 +83,8 @@ class _MeasuredDepth:
             return False
         depth = self.depth + self.pushed
         # A push that never fits is accepted if the queue is nearly empty.
-        never_fits = events > limit * _LOW_WATER and depth <= limit * _NEARLY_EMPTY
-        bound = limit * _LOW_WATER if self.is_full else limit
+        never_fits = events > limit * LOW_WATER and depth <= limit * _NEARLY_EMPTY
+        bound = limit * LOW_WATER if self.is_full else limit
         if depth + events > bound and depth > 0 and not never_fits:
             self.is_full = True
             return True
@@ -130,7 +130,7 @@ class Backpressure:
         if measured.is_full_for(events, limit):
             if queue.overflow == "shed":
                 return False
-            raise self._queue_full(queue, measured, limit)
+            raise _queue_full(queue, measured, limit)
         measured.is_full = False
         measured.pushed += events
         measured.total_pushed += events
@@ -142,7 +142,7 @@ class Backpressure:
             return
         measured = await self._get_depth(queue, limit)
         if measured.is_full_for(1, limit):
-            raise self._queue_full(queue, measured, limit)
+            raise _queue_full(queue, measured, limit)
 
     def capacity(self, queue: Queue) -> QueueCapacity | None:
         limit = queue.max_depth_events
@@ -159,18 +159,6 @@ class Backpressure:
         params = {"queues": list(shed), "events": list(shed.values()), "skew": self.clock.skew}
         async with self.pool.connection() as conn:
             await conn.execute(_sql["record_shed"], params)
-
-    def _queue_full(self, queue: Queue, measured: _MeasuredDepth, limit: int) -> QueueFull:
-        depth = (measured.depth or 0) + measured.pushed
-        retry_after = measured.seconds_to_drain(max(depth - limit * _LOW_WATER, 1))
-        return QueueFull(
-            f"queue {queue.name!r} is full: its slowest group is {depth:,} events behind and {limit:,} are "
-            f"allowed; push again in {retry_after:.1f} s, or raise max_depth_events",
-            queue=queue.name,
-            depth=depth,
-            limit=limit,
-            retry_after=retry_after,
-        )
 
     async def _get_depth(self, queue: Queue, limit: int) -> _MeasuredDepth:
         measured = self._depths.get(queue.id)
@@ -192,7 +180,8 @@ class Backpressure:
             # The queue has a new segment, or the database is unavailable. The append retries in both cases.
             return measured
         self._log_away_groups(queue, groups)
-        depth = max((group.lag for group in groups if group.counts and not group.away), default=None)
+        measured.slowest = find_slowest(groups)
+        depth = None if measured.slowest is None else measured.slowest.lag
         now = time.monotonic()
         # Events that were pushed during the measurement may not be part of it.
         measured.pushed -= pushed_before
@@ -224,3 +213,24 @@ class Backpressure:
             elif not group.away and key in self._away_groups:
                 self._away_groups.discard(key)
                 _logger.warning("queue %r: group %r is back and counts for max_depth_events", queue.name, group.group)
+
+
+def _queue_full(queue: Queue, measured: _MeasuredDepth, limit: int) -> QueueFull:
+    depth = (measured.depth or 0) + measured.pushed
+    retry_after = measured.seconds_to_drain(max(depth - limit * LOW_WATER, 1))
+    slowest = measured.slowest
+    reader, remedy = "its slowest group", "raise max_depth_events"
+    if slowest is not None:
+        reader = slowest.reader
+        verb = {"stopped": "start", "paused": "resume"}.get(slowest.query_state or "")
+        remedy = f"let pushes pass it: `{slowest.release_command}`"
+        remedy = f"raise max_depth_events, or {remedy}" if verb is None else f"{verb} it, or {remedy}"
+    return QueueFull(
+        f"queue {queue.name!r} is full: {reader} is {depth:,} events behind and {limit:,} are allowed; "
+        f"push again in {retry_after:.1f} s, {remedy}",
+        queue=queue.name,
+        depth=depth,
+        limit=limit,
+        retry_after=retry_after,
+        group=None if slowest is None else slowest.group,
+    )

@@ -152,7 +152,7 @@ def to_problem(error: Exception) -> Problem:
             return error
         case errors.QueueFull():
             facts: dict[str, Any] = {"queue": error.queue, "depth": error.depth, "limit": error.limit}
-            facts["retry_after"] = round(error.retry_after, 3)
+            facts |= {"group": error.group, "retry_after": round(error.retry_after, 3)}
             retry = retry_after(error.retry_after)
             limits = {
                 "RateLimit-Policy": f'"depth";q={error.limit}',

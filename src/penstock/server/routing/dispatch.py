@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import cache, partial
@@ -32,6 +33,12 @@ logger = logging.getLogger("penstock.server")
 #: Decoded query strings that are cached per endpoint. Most clients always send the same one.
 _MAX_CACHED_QUERIES = 64
 _MAX_CACHED_LENGTH = 256
+
+#: A full queue is logged at most this often.
+_FULL_QUEUE_LOG_SECONDS = 60.0
+_MAX_FULL_QUEUES = 1_000
+#: When each full queue was last logged.
+_full_queues: dict[str, float] = {}
 
 
 class EndpointDispatcher:
@@ -126,7 +133,19 @@ def record_problem(error: Exception, state: dict[str, Any], request_id: str) -> 
         logger.exception("request failed", exc_info=error, extra={"request_id": request_id})
     problem = to_problem(error)
     state["problem"] = problem.kind
+    if problem.kind == "queue-full":
+        _log_full_queue(problem)
     return problem
+
+
+def _log_full_queue(full: Problem) -> None:
+    now, queue = time.monotonic(), str(full.facts["queue"])
+    if now - _full_queues.get(queue, float("-inf")) < _FULL_QUEUE_LOG_SECONDS:
+        return
+    if len(_full_queues) >= _MAX_FULL_QUEUES:
+        _full_queues.clear()
+    _full_queues[queue] = now
+    logger.warning("%s", full.detail, extra={"queue": queue, "group": full.facts["group"]})
 
 
 def decode_path(connection: HTTPConnection) -> dict[str, str]:
