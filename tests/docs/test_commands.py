@@ -117,6 +117,30 @@ def test_commands_and_options_in_prose_exist(page: Path) -> None:
                         raise AssertionError(f"{name_of(page)}:{line}: {wrong}") from None
 
 
+_OPTION = re.compile(r"`(--[a-z][\w-]*)")
+#: Options of spark-submit, and of the chaos tests.
+_OTHER_OPTIONS = {"--deploy-mode", "--cluster", "--healthy", "--plan", "--without-spark"}
+
+
+@cache
+def every_option() -> set[str]:
+    """Return the options of all commands."""
+    found: set[str] = set()
+    commands = [command_line()]
+    while commands:
+        command = commands.pop()
+        found.update(option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts))
+        commands += getattr(command, "commands", {}).values()
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_options_in_prose_exist(page: Path) -> None:
+    """Options that the text names without their command, such as `--wait 60`."""
+    told = {option for _, text in prose_of(page) for option in _OPTION.findall(text)}
+    assert sorted(told - every_option() - _OTHER_OPTIONS) == []
+
+
 def test_commands_that_people_are_told_of_exist() -> None:
     count = 0
     for module in sorted((ROOT / "src").rglob("*.py")):
