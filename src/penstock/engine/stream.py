@@ -88,8 +88,8 @@ class Stream(Definition):
         check_name(query_id, "query")
         if self.windows and len(query_id.encode()) > _MAX_NAME_BYTES:
             raise InvalidName(
-                f"the id of a query names its views, and PostgreSQL cuts names off at {_MAX_NAME_BYTES} bytes: "
-                f"{query_id!r} is too long"
+                f"the id of a query with windows may have up to {_MAX_NAME_BYTES} bytes, because it names views of "
+                f"PostgreSQL; {query_id!r} has {len(query_id.encode())}"
             )
         for name in _IGNORED_OPTIONS:
             options.pop(name, None)

@@ -103,8 +103,11 @@ def test_too_large_request_head_is_refused(shared_server: RunningServer, request
         b"GET healthz\r\n\r\n",
         b"POST /healthz HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         b"POST /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: elsewhere\r\n\r\n",
+        b"GET /v1/queues/orders/tail HTTP/1.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n",
     ],
-    ids=["TLS", "no version", "two lengths", "negative length"],
+    ids=["TLS", "no version", "two lengths", "negative length", "no host", "two hosts", "no host for a WebSocket"],
 )
 def test_invalid_http_is_refused(shared_server: RunningServer, data: bytes) -> None:
     with connect(shared_server.url) as connection:
@@ -112,6 +115,12 @@ def test_invalid_http_is_refused(shared_server: RunningServer, data: bytes) -> N
         response = read_to_end(connection)
     assert response.startswith(b"HTTP/1.1 400 ")
     assert b"application/problem+json" in response
+
+
+def test_http_1_0_needs_no_host(shared_server: RunningServer) -> None:
+    with connect(shared_server.url) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+        assert b" 200 " in read_to_end(connection).partition(b"\r\n")[0]
 
 
 def test_connection_limit(limited: RunningServer) -> None:

@@ -105,6 +105,11 @@ class HttpConnection(_StallTimeout, HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self.waiting_since = 0.0
+        hosts = sum([name == b"host" for name, _ in self.headers])
+        # HTTP/1.0 has no such header.
+        if hosts != 1 and (hosts or self.parser.get_http_version() == "1.1"):
+            self._refusal = Problem("invalid-request", f"the request has {hosts or 'no'} Host headers: send one")
+            raise ValueError("no single Host header")
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
