@@ -55,6 +55,7 @@ def test_a_rule_is_tried_created_silenced_and_deleted(page: Page, console: Conso
     page.get_by_role("link", name="New rule").click()
     fill(page, "Name", "hot")
     fill(page, "Queue of the results", QUEUE)
+    expect(page.get_by_text("Fields of the results: ")).to_contain_text("views")
     fill(page, "Field", "viewz")
     fill(page, "Limit", "500")
     page.get_by_role("button", name="Save").click()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from nicegui import ui
@@ -34,6 +34,8 @@ _SILENCES = {"15 minutes": 900, "1 hour": 3600, "8 hours": 28_800, "1 day": 86_4
 #: The most keys to choose from, and the most alerts of a trial.
 _MAX_KEYS = 100
 _MAX_ALERTS = 100
+#: The most names of fields below the form.
+_MAX_FIELDS = 40
 
 
 async def build(view: View, name: str | None) -> None:
@@ -51,11 +53,18 @@ async def build(view: View, name: str | None) -> None:
     with elements.element("div", "ps-stack"):
         with elements.card("Rule"):
             form = _RuleForm(rule, queues)
+            fields_hint = elements.text("", "ps-muted ps-small ps-break", tag="p")
             error = elements.error_text()
             buttons = elements.element("div", "ps-row ps-end")
         trial_card = _TrialCard(view)
         if info is not None:
             _silence_card(view, store, info, reason)
+
+    async def show_fields() -> None:
+        """Suggest the fields of the recent results of the queue."""
+        fields = await store.fields(form.queue) if form.queue in queues else []
+        form.suggest_fields(fields)
+        fields_hint.set_text(f"Fields of the results: {', '.join(fields[:_MAX_FIELDS])}" if fields else "")
 
     async def try_it() -> None:
         error.set_text("")
@@ -90,7 +99,9 @@ async def build(view: View, name: str | None) -> None:
             elements.button("Delete", delete, tone="danger", disabled_reason=reason)
         elements.button("Try on past windows", try_it, icon="history")
         elements.button("Save", save, tone="primary", disabled_reason=reason)
+    form.on_queue_change(show_fields)
     if rule is not None:
+        await show_fields()
         await try_it()
 
 
@@ -116,6 +127,16 @@ class _RuleForm:
             self._expect = _text("Expected keys, with commas", ", ".join(rule.expect) if rule else "")
         self._kind.on_value_change(self._show_options)
         self._show_options()
+
+    @property
+    def queue(self) -> str:
+        return str(self._queue.value or "")
+
+    def on_queue_change(self, handler: Callable[[], Awaitable[None]]) -> None:
+        self._queue.on("blur", handler)
+
+    def suggest_fields(self, fields: Sequence[str]) -> None:
+        self._value.set_autocomplete(list(fields))
 
     def _show_options(self) -> None:
         """Show the options that the kind of condition has."""
