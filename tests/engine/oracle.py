@@ -140,12 +140,19 @@ def standard_deviation(values: Sequence[Decimal]) -> float | None:
     return statistics.stdev([float(value) for value in values]) if len(values) > 1 else None
 
 
+_NO_EVENT = OracleEvent(0, 0, None, None, {})
+
+
 def earliest(events: Sequence[OracleEvent], name: str) -> Any:
-    return min(events, key=_order).data.get(name)
+    return min(_with(events, name), key=_order, default=_NO_EVENT).data.get(name)
 
 
 def latest(events: Sequence[OracleEvent], name: str) -> Any:
-    return max(events, key=_order).data.get(name)
+    return max(_with(events, name), key=_order, default=_NO_EVENT).data.get(name)
+
+
+def _with(events: Sequence[OracleEvent], name: str) -> list[OracleEvent]:
+    return [event for event in events if event.data.get(name) is not None]
 
 
 def _order(event: OracleEvent) -> tuple[int, int, int]:

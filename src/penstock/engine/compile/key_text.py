@@ -13,6 +13,8 @@ from penstock.engine.compile.postgres_types import postgres_type
 def to_text(value: Column, spark_type: str) -> Column:
     if spark_type.startswith("decimal"):
         return _decimal_to_text(value)
+    if spark_type in ("double", "float"):
+        value = value + F.lit(0.0).cast(spark_type)  # -0.0 and 0.0 are equal
     return F.to_json(value) if postgres_type(spark_type) == "jsonb" else value.cast("string")
 
 

@@ -244,3 +244,17 @@ def test_booleans_lists_and_objects_keep_their_types(bench: Bench) -> None:
     (row,) = bench.rows()
     assert (row["ok"], row["tags"], row["best"]) == (True, ["a", "b"], True)
     assert row["who"] == {"name": "ada", "age": 36}
+
+
+def test_zeros_of_both_signs_are_one_value(bench: Bench) -> None:
+    bench.queue()
+    zeros = "\n".join(f'{{"ts": {T0}, "amount": {amount}}}' for amount in ("0.0", "-0.0", "0", "-0", "1.5"))
+    bench.penstock.queue("orders").push_ndjson(zeros.encode())
+    made = (
+        stream(schema={"amount": "double"})
+        .key_by("amount < 1")
+        .window_tumbling(seconds=3600, event_time="ts", idle_flush_seconds=NEVER_IDLE)
+    )
+    bench.run(made.aggregate({"exact": "count_distinct(amount)", "about": "approx_distinct(amount)"}).to("totals"))
+
+    assert {row["key"]: (row["exact"], row["about"]) for row in bench.rows()} == {"true": (1, 1), "false": (1, 1)}

@@ -163,12 +163,14 @@ def _stddev(name: str, slot: str, value: Any, spark_type: str, aggregate: Aggreg
 
 
 def _first_or_last(name: str, slot: str, value: Any, spark_type: str, aggregate: Aggregate) -> ResultColumn:
-    """The state is the value and the position of its event."""
+    """The state is the value and the position of its event: nulls if all values are null."""
     pg_type, is_last = postgres_type(spark_type), aggregate.kind == "last"
     shown = F.to_json(value) if pg_type == "jsonb" else value
-    best = (F.max if is_last else F.min)(F.struct(*_EVENT_ORDER, shown.alias("v")))
+    candidate = F.when(value.isNotNull(), F.struct(*_EVENT_ORDER, shown.alias("v")))
+    best = (F.max if is_last else F.min)(candidate)
     operator = ">" if is_last else "<"
-    merge = f"CASE WHEN {{partial:order}} {operator} {{state:order}} THEN {{partial}} ELSE {{state}} END"
+    is_better = f"{{state:order}} IS NULL OR {{partial:order}} {operator} {{state:order}}"
+    merge = f"CASE WHEN {is_better} THEN {{partial}} ELSE {{state}} END"
     order = [StateColumn(f"{slot}_{i}", "bigint", best[column], merge) for i, column in enumerate(_EVENT_ORDER)]
     states = (StateColumn(slot, pg_type, best["v"], merge), *order)
     return ResultColumn(name, pg_type, states, _shown(slot, pg_type))
