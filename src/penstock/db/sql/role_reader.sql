@@ -39,7 +39,7 @@ GRANT SELECT ON ALL TABLES IN SCHEMA penstock_live, penstock_history TO {reader}
 ALTER DEFAULT PRIVILEGES FOR ROLE {owner} IN SCHEMA penstock_live GRANT SELECT ON TABLES TO {reader};
 ALTER DEFAULT PRIVILEGES FOR ROLE {owner} IN SCHEMA penstock_history GRANT SELECT ON TABLES TO {reader};
 GRANT SELECT ON penstock.state, penstock.lag, penstock.partition_lag, penstock.depth, penstock.gates,
-                penstock.query_totals, penstock.queues, penstock.groups TO {reader};
+                penstock.query_totals, penstock.queues, penstock.groups, penstock.vitals TO {reader};
 GRANT SELECT (queue, sink, guarantee, written, batches, retries, busy, dead_letters, lost, running, resting, lag, updated_at)
     ON penstock.sinks TO {reader};
 GRANT SELECT (id, name, result, sink_queue, cycle, driver, lease_until, history_seconds, created_at, is_paused, stopped_at)
