@@ -160,6 +160,17 @@ def test_an_id_that_cannot_name_a_view_is_refused(bench: Bench) -> None:
         bench.run(counted(stream()), "n" * 64)
 
 
+def test_an_id_without_views_may_have_200_characters(bench: Bench) -> None:
+    bench.queue()
+    bench.queue("copies")
+    bench.push([at(1), at(2)])
+    bench.run(stream().to("copies"), "n" * 200)
+
+    assert bench.ledger("events_in", "n" * 200) == 2
+    with pytest.raises(InvalidName, match="up to 200 characters"):
+        bench.run(stream().to("copies"), "n" * 201)
+
+
 def test_mistakes_are_told_in_a_sentence(bench: Bench) -> None:
     bench.queue()
     bench.push([at(1)])
