@@ -37,7 +37,7 @@ def test_list_of_commands() -> None:
         *(f"group {name}" for name in ("list", "show", "seek", "configure", "delete")),
         *(f"dlq {name}" for name in ("list", "show", "redrive", "purge")),
         *(f"source {name}" for name in ("file", "table", "list", "forget")),
-        *(f"rule {name}" for name in ("save", "list", "delete", "run")),
+        *(f"rule {name}" for name in ("save", "list", "delete", "run", "try", "silence")),
         *(f"sink {name}" for name in ("run", "file", "webhook", "table")),
         *(f"query {name}" for name in ("list", "show", "cycles", "rows", "pause", "resume", "stop", "delete")),
         *(f"gate {name}" for name in ("list", "show", "set", "pause", "resume", "hold")),

@@ -278,7 +278,7 @@ def request(stage: Stage, endpoint: Endpoint, credential: str | None) -> tuple[i
 
 
 def everything_stored(database_url: str) -> dict[str, list[str]]:
-    """Return all rows of all tables, except those that record callers or idle partitions."""
+    """Return all rows of all tables, except those that record callers, idle partitions or vitals."""
     with psycopg.connect(database_url) as conn:
         tables = conn.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'penstock'").fetchall()
         return {
@@ -287,7 +287,7 @@ def everything_stored(database_url: str) -> dict[str, list[str]]:
                 for row in conn.execute(sql.SQL("SELECT t::text FROM penstock.{} t").format(sql.Identifier(name)))
             )
             for (name,) in tables
-            if name not in ("api_keys", "audit", "cursors")
+            if name not in ("api_keys", "audit", "cursors", "vitals")
         }
 
 

@@ -57,7 +57,7 @@ def test_dead_letter_contains_the_rejected_input(create_queue: CreateQueue) -> N
     ]
     redriven = queue.store.queue(queue.queue).dlq().redrive()
     assert (redriven.replayed, redriven.failed) == (0, 2)
-    assert all("push it again" in reason for reason in redriven.problems.values())
+    assert all("redrive it with corrected data" in reason for reason in redriven.problems.values())
 
 
 def test_partial_push_without_valid_events_succeeds(create_queue: CreateQueue) -> None:

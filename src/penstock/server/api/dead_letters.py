@@ -36,11 +36,11 @@ class DeadLetterQuery(Struct, frozen=True):
     partition: str | None = None
     kind: str | None = None
     stage: str | None = None
-    after: int | None = None
+    after: NonNegativeInt = 0
 
     def to_filter(self) -> DeadLetterFilter:
-        conditions = {name: getattr(self, name) for name in DeadLetterQuery.__struct_fields__ if name != "ids"}
-        return DeadLetterFilter(_parse_ids(self.ids), **conditions)
+        conditions = {name: getattr(self, name) for name in DeadLetterQuery.__struct_fields__}
+        return DeadLetterFilter(**conditions | {"ids": _parse_ids(self.ids), "after": self.after or None})
 
 
 class ListDeadLettersQuery(DeadLetterQuery, frozen=True):
