@@ -157,8 +157,11 @@ class _SqlEditor:
         with elements.card("Saved"), elements.element("ul"):
             for name, saved in self._saved.items():
                 with elements.element("li", "ps-row ps-between"):
-                    current = {"aria_current": "page"} if saved is self._opened else {}
-                    elements.link(name, url_for(PAGE.path, saved=name), "ps-break", **current)
+                    is_current = saved is self._opened
+                    classes, current = (
+                        ("ps-break ps-strong", {"aria_current": "page"}) if is_current else ("ps-break", {})
+                    )
+                    elements.link(name, url_for(PAGE.path, saved=name), classes, **current)
                     button = elements.button("", partial(self._delete, name), icon="delete", disabled_reason=reason)
                     button.props["aria-label"] = f"Delete {name}"
 
