@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import time
@@ -167,6 +168,12 @@ def test_streams_of_a_file_run_in_one_spark_until_a_signal(cli: CommandLine, app
     assert [event["data"]["amount"] for event in cli.json_lines("queue", "tail", "copies")] == [2, 4]
 
 
+TOTALS = """
+from penstock import Stream, agg
+totals = Stream.from_("orders").window_tumbling(seconds=3600).aggregate({"total": agg.sum("amount")})
+"""
+
+
 OWN_RUN = """
 from penstock import Stream
 copies = Stream.from_("orders").to("copies")
@@ -186,3 +193,27 @@ def test_file_that_runs_its_own_streams(cli: CommandLine, app: Path) -> None:
         output, errors = process.communicate(timeout=300)
     assert (process.returncode, output) == (0, "3 events\n"), errors
     assert [query["name"] for query in cli.json("query", "list")] == ["own_name"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_sigterm_to_the_process_group_stops_without_a_java_stack(cli: CommandLine, app: Path) -> None:
+    """A supervisor or a shell may signal all processes of a group, so the JVM too."""
+    app.write_text(TOTALS)
+    cli.ok("queue", "create", "orders")
+    with (
+        psycopg.connect(str(cli.database_url), autocommit=True) as db,
+        cli.start("run", str(app), "--master", "local[1]", start_new_session=True) as process,
+    ):
+        deadline = time.monotonic() + 300
+        read = 0
+        # Cycles run all the time, so that the signal comes during one.
+        while read < 20 and process.poll() is None and time.monotonic() < deadline:
+            cli.ok("queue", "push", "orders", '{"amount": 1}')
+            (read,) = db.execute("SELECT coalesce(sum(events_in), 0)::int FROM penstock.cycles").fetchone() or (0,)
+        os.killpg(process.pid, signal.SIGTERM)
+        output, errors = process.communicate(timeout=90)
+    assert (read >= 20, process.returncode) == (True, 0), output + errors
+    for word in ("Exception", "Traceback", "\tat ", "WARN", "ERROR"):
+        assert word not in errors, errors
+    assert {query["state"] for query in cli.json("query", "list")} == {"stopped"}

