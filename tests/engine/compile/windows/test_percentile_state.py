@@ -14,6 +14,8 @@ from typing import Any
 import psycopg
 import pytest
 
+from penstock.engine.compile.windows.aggregate_columns import READ_PERCENTILE
+
 FRACTIONS = (0, 0.07, 0.5, 0.9, 0.99, 1)
 
 
@@ -23,16 +25,13 @@ def conn(database_url: str) -> Iterator[psycopg.Connection[Any]]:
         yield connection
 
 
-def state(values: Sequence[float]) -> str:
-    return json.dumps({f"={value!r}": count for value, count in Counter(values).items()})
-
-
 def merge(conn: psycopg.Connection[Any], parts: Sequence[Sequence[float]], start: str | None = None) -> str:
     """Merge the states of the parts in their order, as cycles do."""
     merged = start
     for part in parts:
-        statement = "SELECT penstock.add_values(%s::jsonb, penstock.fold_values(%s::jsonb))::text"
-        (merged,) = conn.execute(statement, (merged, state(part))).fetchone() or (None,)
+        statement = f"SELECT penstock.add_values(%s::jsonb, {READ_PERCENTILE.format('%s')})::text"
+        values = json.dumps([f"={value + 0.0!r}" for value in part])
+        (merged,) = conn.execute(statement.encode(), (merged, values)).fetchone() or (None,)
     assert merged is not None
     return merged
 

@@ -73,6 +73,14 @@ _COUNT_VALUES = (
     "(SELECT coalesce(jsonb_object_agg(c.v, c.n), '{{}}') "
     "FROM (SELECT v, count(*) AS n FROM jsonb_array_elements_text({}::jsonb) AS v GROUP BY v) AS c)"
 )
+#: Counts the values of a JSON array like _COUNT_VALUES, and in buckets if there are too many.
+READ_PERCENTILE = (
+    "(WITH c AS MATERIALIZED (SELECT v, count(*) AS n FROM jsonb_array_elements_text({}::jsonb) AS v GROUP BY v) "
+    "SELECT CASE WHEN (SELECT count(*) FROM c) <= 1024 "
+    "THEN (SELECT coalesce(jsonb_object_agg(c.v, c.n), '{{}}') FROM c) "
+    "ELSE (SELECT jsonb_object_agg(b.name, b.n) "
+    "FROM (SELECT penstock.bucket_name(c.v) AS name, sum(c.n)::bigint AS n FROM c GROUP BY 1) AS b) END)"
+)
 
 
 def result_columns(
@@ -220,7 +228,7 @@ def _percentile(name: str, slot: str, value: Any, spark_type: str, aggregate: Ag
     state = dataclasses.replace(
         _value_counts(slot, F.concat(F.lit("="), number.cast("string"))),
         merge="penstock.add_values({state}, {partial})",
-        read=f"penstock.fold_values({_COUNT_VALUES})",
+        read=READ_PERCENTILE,
     )
     final = f"penstock.bucket_percentile({{{slot}}}, {aggregate.number})"
     return ResultColumn(name, "double precision", (state,), final)
