@@ -133,8 +133,13 @@ def _parse(text: str) -> Any:
 
 
 def referenced_members(split: SplitStream, part: int = 0) -> dict[str, list[list[str]]]:
-    """The paths below each field that the Spark steps refer to; an empty path if they refer to the whole field."""
+    """The paths below each field that the Spark steps refer to; an empty path if they refer to the whole field.
+
+    Nothing is known of fields that are not in the result.
+    """
     stream = split.stream
+    if stream.key is not None and not stream.windows:
+        return {}  # an input of a join: later steps may read any member
     expressions: list[Any] = [*key_expressions(stream), stream.sink_key]
     expressions += [gate.cost.expression for gate in stream.gates]
     expressions += [aggregate.argument for aggregate in stream.aggregates.values()]
