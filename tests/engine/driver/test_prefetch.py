@@ -186,7 +186,7 @@ def test_error_is_raised_although_the_prefetched_cycle_cannot_be_discarded(
 
 
 def test_windows_with_a_global_watermark_are_not_prefetched(bench: Bench) -> None:
-    bench.queue()
+    bench.queue(partitions=1)  # a second one without an event would hold the watermark back
     bench.push([at(1, i, None) for i in range(40)])
     bench.run(counted(stream()).to("totals"), max_events_per_cycle=10)
 
