@@ -68,7 +68,7 @@ def test_create_if_missing_leaves_an_existing_queue(cli: CommandLine) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--lease-seconds", "-1"], "lease_seconds must be at least"),
+        (["--lease-seconds", "-1"], "--lease-seconds must be at least"),
         (["--lease-seconds", "soon"], "--lease-seconds"),
         (["--retention-seconds", "soon"], "--retention-seconds"),
         (["--by", "magic"], "--by"),

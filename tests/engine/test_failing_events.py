@@ -511,21 +511,21 @@ _FATES: dict[str, bool | None] = {
 }
 
 
-def _decide(event: dict[str, Any]) -> Any:
-    match event["fate"]:
-        case "dropped by Python":
-            return None
-        case "raises":
-            raise ValueError("bad luck")
-        case "returns text":
-            return "text"
-        case "returns another type":
-            return {**event, "amount": "much"}
-    return event
-
-
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 12))])
 def test_random_steps_and_fates_leave_every_event_in_one_place(bench: Bench, seed: int) -> None:
+    # Spark's workers cannot import this module, and get a nested function by value.
+    def decide(event: dict[str, Any]) -> Any:
+        match event["fate"]:
+            case "dropped by Python":
+                return None
+            case "raises":
+                raise ValueError("bad luck")
+            case "returns text":
+                return "text"
+            case "returns another type":
+                return {**event, "amount": "much"}
+        return event
+
     chance = random.Random(seed)
     fates = chance.choices(list(_FATES), weights=[20, 5, 5, 1, 1, 1, 0.1, 1], k=300)
     if chance.random() < 0.5:
@@ -541,7 +541,7 @@ def test_random_steps_and_fates_leave_every_event_in_one_place(bench: Bench, see
         for n, fate in enumerate(fates)
     ]
     steps: list[Callable[[Any], Any]] = [
-        lambda made: made.map(_decide, name="decide", retry_limit=0),
+        lambda made: made.map(decide, name="decide", retry_limit=0),
         lambda made: made.filter("fate <> 'dropped by SQL' AND cast(code AS int) > 0"),
         lambda made: made.filter(lambda event: event["fate"] != "dropped by Python"),
     ]

@@ -268,7 +268,15 @@ class Query:
                 f"the query was started {restarts} times in a row without progress; the last error: "
                 f"{self.status.error}. Nothing is lost: fix the cause and start the query again"
             ) from error
+        if self._flush and self._state.stopping.is_set():
+            raise self._windows_left_open() from error
         raise error
+
+    def _windows_left_open(self) -> Conflict:
+        return Conflict(
+            f"query {self.name!r} stopped with open windows, because it failed: {self.status.error}. "
+            "Nothing is lost: start it again, and stop it with flush=True once more"
+        )
 
     def _running_sinks(self) -> AbstractContextManager[None]:
         return run_stream_sinks(self._stream, self._settings) if self._options.sinks else nullcontext()
@@ -339,10 +347,7 @@ class Query:
             except (PenstockError, psycopg.Error) as error:
                 self.status.error = error_summary(error)
             time.sleep(_STANDBY_SECONDS)
-        raise Conflict(
-            f"query {self.name!r} stopped with open windows, because it failed: {self.status.error}. "
-            "Nothing is lost: start it again, and stop it with flush=True once more"
-        )
+        raise self._windows_left_open()
 
 
 async def _read_rows(settings: Settings, request: RowRequest) -> QueryRows:

@@ -82,7 +82,7 @@ async def test_try_and_silence_a_rule(http: httpx.AsyncClient, log: Log) -> None
         (60, 75, False),
     ]
     assert (await http.get("/v1/rules")).json()["rules"] == []
-    assert problem_kind(await http.put("/v1/rules/hot", json={**HOT, "value": "agv"})) == (400, "invalid-option")
+    assert problem_kind(await http.put("/v1/rules/hot", json={**HOT, "value": "agv"})) == (422, "invalid-option")
     assert problem_kind(await http.post("/v1/rules/hot/silence", json={"seconds": 60})) == (404, "not-found")
     await http.put("/v1/rules/hot", json=HOT)
     assert (await http.post("/v1/rules/hot/silence", json={"seconds": 60, "key": "boiler"})).is_success

@@ -65,6 +65,7 @@ async def build(view: View) -> None:
     empty = elements.empty_state(
         "No rules yet",
         "A rule checks each result of a query and fires an alert if its condition holds.",
+        "penstock rule save hot --on readings.5s --value avg --above 80",
         icon="notifications_none",
     )
 
