@@ -142,3 +142,15 @@ def test_a_failure_that_passes_costs_no_event(seed: int) -> None:
     reader.run()
     assert reader.given_up == set()
     assert reader.cycles < 40
+
+
+def test_events_that_are_given_up_for_different_reasons_or_not_in_a_row_are_their_own_fault() -> None:
+    one, other = RuntimeError("Task 1 in stage 7.0 failed 4 times: killed"), RuntimeError("out of memory")
+    verdicts = poison_search.GivenUpEvents()
+    for _ in range(poison_search.MAX_GIVEN_UP):
+        assert not verdicts.is_hopeless(one)
+        verdicts.note(one)
+    assert verdicts.is_hopeless(RuntimeError("Task 3 in stage 9.0 failed 4 times: killed"))
+    assert not verdicts.is_hopeless(other)
+    verdicts.clear()
+    assert not verdicts.is_hopeless(one)
