@@ -145,10 +145,16 @@ def test_system_exit_of_a_handler_does_not_end_the_event_loop(sync_q: SyncPensto
     assert sequence_numbers(sync_q.queue("jobs").pop()) == [0]
 
 
+def client_threads() -> list[threading.Thread]:
+    """The threads of open clients, also those that other tests share."""
+    return [thread for thread in threading.enumerate() if thread.name == "penstock"]
+
+
 def test_close_ends_the_thread_and_waiting_calls(database_url: str) -> None:
+    before = client_threads()
     q = SyncPenstock(database_url).open()
+    assert len(client_threads()) == len(before) + 1
     q.queue("jobs").create()
-    before = threading.active_count()
     with ThreadPoolExecutor(1) as threads:
         popping = threads.submit(q.queue("jobs").group("g").wait().pop)
         eventually_sync(lambda: q.groups())
@@ -156,15 +162,15 @@ def test_close_ends_the_thread_and_waiting_calls(database_url: str) -> None:
 
         with pytest.raises(PenstockError, match="closed while"):
             popping.result(TIMEOUT_SECONDS)
-    assert threading.active_count() < before
-    assert "penstock" not in [thread.name for thread in threading.enumerate()]
+    assert client_threads() == before
 
 
-def test_a_failed_open_leaves_no_thread(database_url: str) -> None:
+def test_a_failed_open_leaves_no_thread() -> None:
+    before = client_threads()
     with pytest.raises(PenstockError, match="cannot be reached"):
         SyncPenstock("host=127.0.0.1 port=1 connect_timeout=1").open()
 
-    assert "penstock" not in [thread.name for thread in threading.enumerate()]
+    assert client_threads() == before
 
 
 INTERRUPTED = """
