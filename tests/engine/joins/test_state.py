@@ -80,7 +80,7 @@ def test_invalid_events_become_dead_letters_and_do_not_affect_others(queues: Ben
     assert (letter.key, letter.data["code"], letter.attempts) == ("f", "many", 1)
     assert "every cycle with this event fails: " in letter.error
     assert len(bench.letters("rights")) == 1
-    assert bench.ask("SELECT suspicion IS NULL FROM penstock.queries")
+    assert bench.ask("SELECT poison_search IS NULL FROM penstock.queries")
 
 
 @pytest.mark.long
@@ -124,7 +124,7 @@ def test_expired_rows_are_emitted_once_in_batches_despite_lost_drivers_and_a_poi
     unmatched = [event["n"] for event in emitted if event["r"] is None]
     assert sorted(unmatched[:8]) == list(range(22, 30)), "the oldest first"
     assert bench.ask("SELECT count(*) FROM penstock.waiting_1") == 0
-    assert bench.ask("SELECT suspicion IS NULL FROM penstock.queries")
+    assert bench.ask("SELECT poison_search IS NULL FROM penstock.queries")
 
 
 def test_a_temporary_failure_during_a_stop_loses_no_event(queues: Bench) -> None:

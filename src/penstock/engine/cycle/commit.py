@@ -128,7 +128,7 @@ class Committer:
             params = {
                 "query": self._target.query_id,
                 "fence": self._target.fence,
-                "suspicion": poison_search.encode(search),
+                "poison_search": poison_search.encode(search),
             }
             await conn.execute(_sql["store_poison_search"], params)
 
@@ -256,7 +256,7 @@ class Committer:
         params = {
             "query": self._target.query_id,
             "lease": timedelta(seconds=self._target.lease_seconds),
-            "suspicion": widen_search(search, result.plan),
+            "poison_search": widen_search(search, result.plan),
         }
         await conn.execute(_sql["extend_lease"], params)
 

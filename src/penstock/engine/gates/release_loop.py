@@ -120,7 +120,7 @@ class ReleaseLoop:
                 params = {
                     "query": target.query_id,
                     "fence": target.fence,
-                    "suspicion": widen_search(search, result.plan),
+                    "poison_search": widen_search(search, result.plan),
                 }
                 await conn.execute(_commit["store_poison_search"], params)
             if cycle // _CLEANUP_CYCLES != self._cleanups:

@@ -187,8 +187,8 @@ class Planner:
         row = self._conn.execute(_sql["query_flags"], self._params()).fetchone()
         if row is None:
             raise LeaseLost(f"query {self._config.query!r} was taken over by another driver")
-        suspicion, is_paused = row
-        return _QueryFlags(None if suspicion is None else poison_search.decode(suspicion), is_paused)
+        search, is_paused = row
+        return _QueryFlags(None if search is None else poison_search.decode(search), is_paused)
 
     def _unread_partitions(self) -> list[UnreadPartition]:
         unread: list[UnreadPartition] = []

@@ -89,7 +89,7 @@ QUERY_THROUGHPUT = MetricFamily(
 OPEN_WINDOWS = MetricFamily("penstock_query_open_windows", "gauge", "Open windows of a query.", _QUERY)
 GATE_ALLOWED = MetricFamily("penstock_gate_allowed_events", "counter", "Events released by a query's gates.", _QUERY)
 GATE_WAITING = MetricFamily(
-    "penstock_gate_waiting_lanes", "gauge", "Key partitions that a query's gates hold back now.", _QUERY
+    "penstock_gate_waiting_partitions", "gauge", "Key partitions that a query's gates hold back now.", _QUERY
 )
 GATE_LONGEST = MetricFamily(
     "penstock_gate_longest_wait_seconds",

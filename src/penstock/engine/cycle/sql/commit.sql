@@ -1,5 +1,5 @@
 -- name: lock_query
-SELECT q.fence, q.closed_us, clock_timestamp() AS now, q.suspicion AS poison_search,
+SELECT q.fence, q.closed_us, clock_timestamp() AS now, q.poison_search,
        EXISTS (SELECT FROM penstock.groups g WHERE g.query_id = q.name AND g.epoch > 0) AS is_repartitioned
 FROM penstock.queries q WHERE q.id = %(query)s FOR UPDATE
 
@@ -105,7 +105,7 @@ ON CONFLICT (query_id) DO UPDATE SET
     fresh_seconds = t.fresh_seconds + excluded.fresh_seconds
 
 -- name: extend_lease
-UPDATE penstock.queries SET lease_until = clock_timestamp() + %(lease)s, suspicion = %(suspicion)s
+UPDATE penstock.queries SET lease_until = clock_timestamp() + %(lease)s, poison_search = %(poison_search)s
 WHERE id = %(query)s
 
 -- name: fail_cycle
@@ -116,7 +116,7 @@ INSERT INTO penstock.query_totals AS t (query_id, failed) VALUES (%(query)s, 1)
 ON CONFLICT (query_id) DO UPDATE SET failed = t.failed + 1
 
 -- name: store_poison_search
-UPDATE penstock.queries SET suspicion = %(suspicion)s WHERE id = %(query)s AND fence = %(fence)s
+UPDATE penstock.queries SET poison_search = %(poison_search)s WHERE id = %(query)s AND fence = %(fence)s
 
 -- name: delete_old_cycles
 DELETE FROM penstock.cycles WHERE query_id = %(query)s AND cycle < %(cycle)s

@@ -4,4 +4,4 @@ WHERE query_id = %(query)s AND cycle = %(cycle)s AND fence = %(fence)s AND commi
 RETURNING cycle
 
 -- name: load_poison_search
-SELECT suspicion FROM penstock.queries WHERE id = %(query)s
+SELECT poison_search FROM penstock.queries WHERE id = %(query)s

@@ -31,7 +31,7 @@ VALUES (%(query)s, %(cycle)s, %(fence)s, %(plan)s, %(planned)s)
 
 -- name: query_flags
 -- No row if another driver holds the query.
-SELECT suspicion, is_paused FROM penstock.queries WHERE id = %(query)s AND fence = %(fence)s
+SELECT poison_search, is_paused FROM penstock.queries WHERE id = %(query)s AND fence = %(fence)s
 
 -- name: has_window_due
 -- Whether the wall clock closes a window: its partition is idle and its end has passed long enough ago. This runs all

@@ -75,7 +75,7 @@ SELECT count(*) FROM penstock.state_{id}
 
 -- name: gates
 SELECT q.name AS query, sum(l.allowed)::bigint AS gate_allowed_events,
-       count(*) FILTER (WHERE l.denied_since IS NOT NULL) AS gate_waiting_lanes,
+       count(*) FILTER (WHERE l.denied_since IS NOT NULL) AS gate_waiting_partitions,
        greatest(extract(epoch FROM clock_timestamp() - min(l.denied_since)), 0)::float8 AS gate_longest_wait_seconds
 FROM penstock.gate_keys l JOIN penstock.queries q ON q.id = l.query_id
 GROUP BY q.id, q.name

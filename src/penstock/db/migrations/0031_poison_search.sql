@@ -1,0 +1,1 @@
+ALTER TABLE penstock.queries RENAME COLUMN suspicion TO poison_search;
