@@ -15,7 +15,7 @@ from penstock.log.log import Log
 async def open_log(database: Conninfo) -> AsyncIterator[Log]:
     """Open the log with a small connection pool while the block runs."""
     settings = Settings.from_env(database_url=database.reveal(), pool_size=2, auto_upgrade=False)
-    log = Log(Database(settings), retry_seconds=settings.retry_seconds)
+    log = Log(Database(settings))
     await log.open()
     try:
         yield log

@@ -66,7 +66,7 @@ class Log:
     Args:
         database: The database.
         clock: The clock, which tests can move.
-        retry_seconds: How long operations are retried after a lost connection.
+        retry_seconds: How long operations are retried after a lost connection; by default as in the settings.
         cache_seconds: How long queues and groups are used without reading them again.
         min_pop_bytes: The memory that a pop reserves before it reads the first chunk.
         committed: Called after each push with the seconds that its commit took.
@@ -78,7 +78,7 @@ class Log:
         database: Database,
         *,
         clock: Clock | None = None,
-        retry_seconds: float = 30.0,
+        retry_seconds: float | None = None,
         cache_seconds: float = CACHE_SECONDS,
         min_pop_bytes: int = MIN_POP_BYTES,
         committed: Callable[[float], None] | None = None,
@@ -86,7 +86,7 @@ class Log:
     ) -> None:
         self.database = database
         self.clock = clock or Clock()
-        self.retry_seconds = retry_seconds
+        self.retry_seconds = database.settings.retry_seconds if retry_seconds is None else retry_seconds
         self._cache_seconds = cache_seconds
         self._min_pop_bytes = min_pop_bytes
         self._committed = committed
