@@ -98,7 +98,8 @@ def create_app(
             stack.push_async_callback(services.log.close)
             if services.authenticator is not None:
                 await stack.enter_async_context(services.authenticator.running())
-            await stack.enter_async_context(VitalsRecorder(database, services.database_metrics).running())
+            recorder = VitalsRecorder(database, services.database_metrics, settings.metrics_dir)
+            await stack.enter_async_context(recorder.running())
             stack.callback(services.stopping.set)
             if on_start is not None:
                 on_start(services)

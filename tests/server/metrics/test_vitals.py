@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from pathlib import Path
 
+from penstock.core.lock_file import LockFile
 from penstock.core.settings import Settings
 from penstock.log.log import Log
 from penstock.log.write.batch import Batch
@@ -87,3 +89,16 @@ async def test_server_records_while_nobody_looks(database_url: str) -> None:
     settings = ServerSettings(core=Settings(database_url=database_url))
     async with opened(database_url) as log, create_app(settings).running():
         await eventually(lambda: count_rows(log))
+
+
+async def test_of_the_workers_of_a_server_only_one_asks_the_database(database_url: str, tmp_path: Path) -> None:
+    async with opened(database_url) as log, opened(database_url) as other_log:
+        metrics = DatabaseMetrics(other_log.database, 0.0)
+        async with VitalsRecorder(log.database, DatabaseMetrics(log.database, 0.0), tmp_path).running():
+            await eventually(lambda: count_rows(log))
+            lock = LockFile(tmp_path / "vitals.lock")
+            assert not lock.try_acquire()
+            async with VitalsRecorder(other_log.database, metrics, tmp_path).running():
+                assert await count_rows(log) == 1
+        assert lock.try_acquire()
+        lock.close()

@@ -13,11 +13,13 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 
 import psycopg
 from psycopg.rows import class_row
 
 from penstock.core.errors import PenstockError
+from penstock.core.lock_file import LockFile
 from penstock.db.pool import Connection, Database
 from penstock.db.statements import Statements
 from penstock.server.metrics import database as database_metrics
@@ -36,6 +38,7 @@ _START_SECONDS = 1.0
 MAX_GAP_SECONDS = 25.0
 #: Another process takes over when the newest row is older than this.
 _TAKEOVER_SECONDS = 15.0
+_LOCK_NAME = "vitals.lock"
 #: The transaction lock of a process that adds a row.
 _RECORD_LOCK = 0x70656E7374766974
 
@@ -55,11 +58,15 @@ class Vitals:
 
 
 class VitalsRecorder:
-    """Records the vitals of all queues, while no other process does."""
+    """Records the vitals of all queues, while no other process does.
 
-    def __init__(self, database: Database, source: DatabaseMetrics) -> None:
+    Of the workers that share ``directory``, one holds a lock on a file there. The others do not ask the database.
+    """
+
+    def __init__(self, database: Database, source: DatabaseMetrics, directory: Path | None = None) -> None:
         self._database = database
         self._source = source
+        self._directory = directory
         self._last_snapshot: OverviewSnapshot | None = None
         #: The time of the last row that this process added.
         self._recorded_at: datetime | None = None
@@ -67,19 +74,23 @@ class VitalsRecorder:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Record in the background until the block ends."""
-        task = asyncio.create_task(self._run())
+        lock = None if self._directory is None else LockFile(self._directory / _LOCK_NAME)
+        task = asyncio.create_task(self._run(lock))
         try:
             yield
         finally:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
+            if lock is not None:
+                lock.close()
 
-    async def _run(self) -> None:
+    async def _run(self, lock: LockFile | None) -> None:
         await asyncio.sleep(_START_SECONDS)
         while True:
             try:
-                await self.record()
+                if lock is None or lock.try_acquire():
+                    await self.record()
             except (psycopg.Error, PenstockError, TimeoutError) as error:
                 logger.debug("vitals were not recorded: %s", error)
             await asyncio.sleep(RECORD_SECONDS)
