@@ -1,13 +1,21 @@
-"""Runs a query in the foreground until a signal stops it, and shows its status."""
+"""Runs queries in the foreground until they end or a signal stops them."""
 
 from __future__ import annotations
 
 import signal
-import sys
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext, suppress
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from rich import box
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from penstock.core.formatting import number
 from penstock.engine.status import StatusReporter
 
 if TYPE_CHECKING:
@@ -15,58 +23,104 @@ if TYPE_CHECKING:
 
     from penstock.engine.query import Query
 
-_SHOW_SECONDS = 0.25
-_CLEAR_LINE = "\r\x1b[2K"
+_POLL_SECONDS = 0.25
+
+#: Prints the status of a query.
+Report: TypeAlias = "Callable[[Query, StatusReporter], None]"
 
 
 def run_until_stopped(query: Query) -> Query:
-    """Start the query and wait for it. SIGINT and SIGTERM end it after its start or its current cycle."""
-    before = {}
-    received: list[int] = []
+    """Run a query, with its status on standard error. SIGINT and SIGTERM end it after its start or current cycle."""
+    console = Console(stderr=True, highlight=False, emoji=False, markup=False)
 
-    def stop(number: int, frame: FrameType | None) -> None:
-        # A second signal may interrupt the first call, which holds a lock.
-        if not received:
-            received.append(number)
-            query.ask_to_stop()
+    def report(query: Query, reporter: StatusReporter) -> None:
+        if console.is_terminal or query.report_seconds:
+            moment = time.strftime("%H:%M:%S")
+            console.print(f"{moment} {query.name}: {reporter.format_line()}", soft_wrap=True)
 
-    if threading.current_thread() is threading.main_thread():
-        before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        query.start()
-        line = _StatusLine(query)
-        while not query.wait(_SHOW_SECONDS):
-            line.show()
-        line.end()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    run_queries([query.start], report, query.report_seconds, console if console.is_terminal else None)
     return query
 
 
-class _StatusLine:
-    """A status line on a terminal that is overwritten, and a line that stays every ``report_seconds``."""
+def run_queries(
+    starters: Sequence[Callable[[], Query]], report: Report, report_seconds: float, console: Console | None
+) -> None:
+    """Start queries one after the other, wait for all, and report their final status.
 
-    def __init__(self, query: Query) -> None:
-        self._name = query.name
-        self._reporter = StatusReporter(query.status)
-        self._is_terminal = sys.stderr.isatty()
-        self._report_seconds = query.report_seconds
-        self._reported_at = time.monotonic()
+    ``console`` shows a table of all, if given; ``report`` is called every ``report_seconds``. If one fails, stop the
+    others and raise its error.
+    """
+    reporters: dict[Query, StatusReporter] = {}
+    with _stop_signal() as stopped:
+        try:
+            for start in starters:
+                if stopped.is_set():
+                    break
+                query = start()
+                reporters[query] = StatusReporter(query.status)
+            live = None if console is None else Live(console=console, auto_refresh=False, transient=True)
+            reported_at = time.monotonic()
+            with live or nullcontext():
+                while not all([query.wait(0) for query in reporters]) and not stopped.wait(_POLL_SECONDS):
+                    if live is not None:
+                        live.update(_status_table(reporters), refresh=True)
+                    if report_seconds and time.monotonic() - reported_at >= report_seconds:
+                        reported_at = time.monotonic()
+                        for query, reporter in reporters.items():
+                            report(query, reporter)
+        finally:
+            _stop(list(reporters))
+    for query in reporters:
+        query.wait()
+    for query, reporter in reporters.items():
+        report(query, reporter)
 
-    def show(self) -> None:
-        report = bool(self._report_seconds) and time.monotonic() - self._reported_at >= self._report_seconds
-        if not (self._is_terminal or report):
-            return
-        line = f"{self._name}: {self._reporter.format_line()}"
-        if report:
-            self._reported_at = time.monotonic()
-            moment = time.strftime("%H:%M:%S")
-            sys.stderr.write(f"{_CLEAR_LINE if self._is_terminal else ''}{moment} {line}\n")
-        if self._is_terminal:
-            sys.stderr.write(_CLEAR_LINE + line)
-        sys.stderr.flush()
 
-    def end(self) -> None:
-        if self._is_terminal:
-            sys.stderr.write(f"{_CLEAR_LINE}{self._name}: {self._reporter.format_line()}\n")
+@contextmanager
+def _stop_signal() -> Iterator[threading.Event]:
+    """Yield an event that the first SIGINT or SIGTERM sets. The second one has its usual effect."""
+    received = threading.Event()
+    previous_handlers: dict[int, Any] = {}
+
+    def handle(signum: int, frame: FrameType | None) -> None:
+        received.set()
+        restore()
+
+    def restore() -> None:
+        while previous_handlers:
+            signal.signal(*previous_handlers.popitem())
+
+    if threading.current_thread() is threading.main_thread():
+        for signum in (signal.SIGINT, signal.SIGTERM):
+            previous_handlers[signum] = signal.signal(signum, handle)
+    try:
+        yield received
+    finally:
+        restore()
+
+
+def _stop(queries: Sequence[Query]) -> None:
+    """Stop all queries at the same time, each after its current cycle. ``Query.wait`` raises their errors."""
+
+    def stop(query: Query) -> None:
+        with suppress(Exception):
+            query.stop()
+
+    if queries:
+        with ThreadPoolExecutor(len(queries)) as pool:
+            list(pool.map(stop, queries))
+
+
+def _status_table(reporters: dict[Query, StatusReporter]) -> Table:
+    # The table fits 80 columns; in narrower terminals, long names take two lines.
+    table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
+    table.add_column("query", overflow="fold")
+    table.add_column("state", no_wrap=True)
+    for name in ("events", "per\nsecond", "behind", "windows\nopen", "closed", "late", "dead\nletters"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for query, reporter in reporters.items():
+        status = query.status
+        rate = round(reporter.events_per_second)
+        counts = (status.events_in, rate, status.lag, status.open_windows, status.windows, status.late, status.dead)
+        table.add_row(query.name, status.summary, *map(number, counts))
+    return table
