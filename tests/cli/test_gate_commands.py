@@ -80,4 +80,19 @@ def test_compat_creates_the_queen_views_once(gates: CommandLine) -> None:
     assert gates.json("db", "compat") == {"made": False}
     with psycopg.connect(str(gates.database_url)) as conn:
         keys = conn.execute("SELECT key FROM queen_streams.state WHERE (value->>'tokens')::float < 1").fetchall()
+        columns = conn.execute(
+            "SELECT q.name, q.source_queue, q.sink_queue, q.config_hash, s.partition_id::text "
+            "FROM queen_streams.state s JOIN queen_streams.queries q ON q.id = s.query_id WHERE s.key = 'tenant-7'"
+        ).fetchall()
     assert keys == [("tenant-7",)]
+    assert columns == [(gate_rows.QUERY, "", None, "x", "7073746f-636b-8002-8000-000000000007")]
+
+
+def test_compat_replaces_the_views_of_an_earlier_version(gates: CommandLine) -> None:
+    with psycopg.connect(str(gates.database_url)) as conn:
+        conn.execute("CREATE SCHEMA queen_streams")
+        conn.execute("CREATE VIEW queen_streams.queries AS SELECT q.id, q.name, q.created_at FROM penstock.queries q")
+        conn.execute("CREATE VIEW queen_streams.state AS SELECT 1 AS query_id, 'a' AS key, 1 AS gate")
+    assert gates.json("db", "compat") == {"made": True}
+    with psycopg.connect(str(gates.database_url)) as conn:
+        assert conn.execute("SELECT config_hash FROM queen_streams.queries").fetchall() == [("x",)]

@@ -16,6 +16,13 @@ from penstock.stream.gates import format_amount, parse_amount
 from penstock.stream.windows import parse_seconds
 
 _sql = Statements("penstock.engine.gates", "admin.sql")
+_QUEEN_VIEWS = (
+    "create_queen_schema",
+    "drop_old_queen_views",
+    "create_queen_id",
+    "create_queen_queries",
+    "create_queen_state",
+)
 
 #: The kinds of gate that have a limit of each name.
 _KINDS = {
@@ -130,10 +137,9 @@ class GateAdmin:
     async def create_queen_views(self) -> bool:
         """Create the views that queries written for Queen use; False if they exist."""
         async with self._database.connection() as conn, conn.transaction():
-            row = await (await conn.execute(_sql["has_queen_schema"])).fetchone()
-            if row is not None and row[0]:
+            if await (await conn.execute(_sql["has_queen_views"])).fetchone() is not None:
                 return False
-            for statement in ("create_queen_schema", "create_queen_queries", "create_queen_state"):
+            for statement in _QUEEN_VIEWS:
                 await conn.execute(_sql[statement], prepare=False)
         return True
 

@@ -32,21 +32,53 @@ ON CONFLICT (query, key, gate) DO UPDATE SET
 -- name: clear
 DELETE FROM penstock.gate_limits WHERE query = %(query)s AND key = %(key)s
 
--- name: has_queen_schema
-SELECT to_regnamespace('queen_streams') IS NOT NULL
+-- name: has_queen_views
+-- The views of this version, or the tables of Queen itself. The views of earlier versions have no partition_id.
+SELECT FROM pg_attribute WHERE attrelid = to_regclass('queen_streams.state') AND attname = 'partition_id'
 
 -- name: create_queen_schema
-CREATE SCHEMA queen_streams
+CREATE SCHEMA IF NOT EXISTS queen_streams
+
+-- name: drop_old_queen_views
+DROP VIEW IF EXISTS queen_streams.state, queen_streams.queries
+
+-- name: create_queen_id
+-- The UUIDs of penstock.server.queen.identifiers. Kind 2 is a partition, 3 a query of clients, 5 a query on Spark.
+CREATE OR REPLACE FUNCTION queen_streams.encode_id(kind integer, number bigint) RETURNS uuid
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+RETURN ('7073746f636b800' || kind || to_hex('-9223372036854775808'::bigint | number))::uuid
 
 -- name: create_queen_queries
 CREATE VIEW queen_streams.queries AS
-SELECT q.id, q.name, q.created_at FROM penstock.queries q
+SELECT queen_streams.encode_id(3, q.id) AS id, q.name, q.source_queue, q.sink_queue, q.config_hash, q.created_at,
+       q.created_at AS updated_at
+FROM penstock.client_queries q
+UNION ALL
+SELECT queen_streams.encode_id(5, q.id), q.name, coalesce(
+           (SELECT string_agg(k.name, ', ' ORDER BY k.name) FROM penstock.groups g
+            JOIN penstock.queues k ON k.id = g.queue_id WHERE g.query_id = q.name), ''),
+       q.sink_queue, q.fingerprint, q.created_at, q.created_at
+FROM penstock.queries q
 
 -- name: create_queen_state
+-- The state of clients as they wrote it, the gates of queries on Spark, and their windows.
 CREATE VIEW queen_streams.state AS
-SELECT q.id AS query_id, g.key, g.gate,
+SELECT queen_streams.encode_id(3, s.query_id) AS query_id, queen_streams.encode_id(2, s.partition_id) AS partition_id,
+       s.state_key COLLATE "default" AS key, s.value, s.updated_at, NULL::integer AS gate
+FROM penstock.client_query_state s
+UNION ALL
+SELECT queen_streams.encode_id(5, q.id),
+       (SELECT queen_streams.encode_id(2, min(l.partition_id)) FROM penstock.gate_keys l
+        WHERE l.query_id = q.id AND l.key = g.key),
+       g.key,
        jsonb_strip_nulls(jsonb_build_object(
            'tokens', g.tokens, 'used', g.used, 'limit', g."limit", 'allowedTotal', g.allowed_total,
-           'consumedTotal', floor(g.cost_total)::bigint, 'deniedSince', g.denied_since, 'nextAt', g.next_at)) AS value,
-       g.updated_at
+           'consumedTotal', floor(g.cost_total)::bigint, 'deniedSince', g.denied_since, 'nextAt', g.next_at)),
+       g.updated_at, g.gate
 FROM penstock.gates g JOIN penstock.queries q ON q.name = g.query
+UNION ALL
+SELECT queen_streams.encode_id(5, q.id), NULL, s.key,
+       s.value || jsonb_build_object('acc', s.value, 'windowStart', penstock.micros(s.window_start) / 1000,
+                                     'windowEnd', penstock.micros(s.window_end) / 1000),
+       s.updated_at, NULL
+FROM penstock.state s JOIN penstock.queries q ON q.name = s.query
