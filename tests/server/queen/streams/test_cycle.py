@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 from tests.server.queen.client import QueenClient, data
 from tests.server.queen.streams.stream_query import SEPARATOR, StreamQuery, upsert, window
+from tests.server.server_process import wait_until
 
 
 def test_cycle_commits_state_pushes_and_ack_together(query: StreamQuery, other_queen: QueenClient) -> None:
@@ -109,3 +111,30 @@ def test_unknown_queries_and_partitions_are_refused(query: StreamQuery) -> None:
         assert "partition_id" in queen.post(path, {**body, "partition_id": "none"}, 400)["error"]
     sung = {"query_id": query.id, "partition_id": message["partitionId"], "state_ops": [{"type": "sing", "key": "k"}]}
     assert "sing" in queen.post("/streams/v1/cycle", sung, 400)["error"]
+
+
+def test_cycles_are_counted_in_the_metrics_of_the_query(query: StreamQuery) -> None:
+    messages = query.pop()
+    partition = messages[0]["partitionId"]
+    closed, opened = (f"tumb:60{SEPARATOR}{name}{SEPARATOR}a" for name in ("w1", "w2"))
+    out = {"queue": f"{query.queue}-out", "partition": "p"}
+    first = query.cycle(
+        partition, messages[1], ack_fields={"count": 2}, release_lease=False, state_ops=[upsert(closed, window(1, 1))]
+    )
+    last = query.cycle(
+        partition,
+        messages[2],
+        state_ops=[{"type": "delete", "key": closed}, upsert(opened, window(2, 1))],
+        push_items=[{**out, "payload": n} for n in range(2)],
+    )
+    assert (first["success"], last["success"]) == (True, True)
+
+    def find() -> dict[str, Any]:
+        queries = {q["name"]: q for q in query.queen.get("/v1/metrics")["queries"]}
+        return dict(queries.get(f"{query.queue}-query", {}))
+
+    wait_until(lambda: find().get("cycles") == 2)  # the server caches them for a second
+    names = ("running", "events", "outputs", "windows", "openWindows", "deadLetters")
+    assert [find()[name] for name in names] == [True, 3, 2, 2, 1, 0]
+    totals = query.queen.get("/v1/metrics")
+    assert (totals["eventsProcessed"] >= 3, totals["windowsEmitted"] >= 2) == (True, True)

@@ -67,6 +67,28 @@ LEFT JOIN LATERAL (
 ORDER BY q.id
 LIMIT %(limit)s
 
+-- name: client_queries
+-- Queries that clients compute. A group's seen_at is updated once a minute.
+SELECT q.name AS query, coalesce(g.seen_at > clock_timestamp() - interval '2 minutes', false)::int AS query_running,
+       coalesce(t.cycles, 0) AS query_cycles, coalesce(t.events_in, 0) AS query_events,
+       coalesce(t.events_out, 0) AS query_output_events, coalesce(t.windows, 0) AS query_windows,
+       coalesce(t.dead, 0) AS query_dead_letters, w.windows AS query_open_windows,
+       greatest(extract(epoch FROM clock_timestamp() - t.committed_at), 0)::float8 AS query_last_commit_seconds
+FROM penstock.client_queries q
+LEFT JOIN penstock.queues k ON k.name = q.source_queue
+LEFT JOIN penstock.groups g ON g.queue_id = k.id AND g.name = q.group_name
+CROSS JOIN LATERAL (
+    SELECT sum(t.cycles)::bigint AS cycles, sum(t.events_in)::bigint AS events_in,
+           sum(t.events_out)::bigint AS events_out, sum(t.windows)::bigint AS windows, sum(t.dead)::bigint AS dead,
+           max(t.committed_at) AS committed_at
+    FROM penstock.client_query_totals t WHERE t.query_id = q.id
+) t
+CROSS JOIN LATERAL (
+    SELECT count(*) AS windows FROM penstock.client_query_state s WHERE s.query_id = q.id AND strpos(s.state_key, chr(31)) > 0
+) w
+ORDER BY q.id
+LIMIT %(limit)s
+
 -- name: queries_with_windows
 SELECT id AS query_id, name AS query FROM penstock.queries WHERE result IS NOT NULL ORDER BY id LIMIT %(limit)s
 

@@ -40,6 +40,7 @@ _STATUSES: dict[str, Status] = {
     "dlq": "dead_letter",
 }
 _LEASE_PROBLEMS = (LATE, NOT_LEASED)
+_MAX_COUNT = 1_000_000
 
 
 class CycleAck(msgspec.Struct, rename="camel"):
@@ -98,6 +99,15 @@ async def commit_cycle(call: ApiCall, body: CycleCommit) -> CycleCommitResult:
     if isinstance(ack, str):
         return _rolled_back(body, ack)
     params = {"queue": partition.queue_id, "group": group, "partition": partition.partition_id}
+    is_dead = ack is not None and ack.status == "dead_letter"
+    totals = {
+        "query": query.id,
+        "events": 0 if body.ack is None else _count_events(body.ack),
+        "outputs": len(body.push_items),
+        # A window that is opened and closed in one cycle is only pushed. Without a sink, windows are only deleted.
+        "windows": max(state.closed_windows, len(body.push_items)) if state.has_windows else 0,
+        "dead": int(is_dead),
+    }
 
     async def write_state(conn: AsyncConnection[Any]) -> None:
         if ack is None:
@@ -108,7 +118,7 @@ async def commit_cycle(call: ApiCall, body: CycleCommit) -> CycleCommitResult:
                 raise TransactionRefused(f"{activity}: its windows are not idle")
         elif body.release_lease:
             await conn.execute(_sql["release_lease"], {**params, "lease": ack.lease_id})
-        await conn.execute(_sql["set_group"], {"query": query.id, "group": group})
+        await conn.execute(_sql["count"], {**params, **totals})
         await state.apply(conn, under_lease=ack is not None)
 
     acks = [] if ack is None else [ack]
@@ -124,8 +134,7 @@ async def commit_cycle(call: ApiCall, body: CycleCommit) -> CycleCommitResult:
     ack_result = None
     if body.ack is not None:
         (outcome,) = outcomes
-        count = 1 if body.ack.count is None else body.ack.count
-        ack_result = CycleAckResult(count, outcome.released or body.release_lease, outcome.dead)
+        ack_result = CycleAckResult(_count_events(body.ack), outcome.released or body.release_lease, outcome.dead)
     return CycleCommitResult(
         True,
         body.query_id,
@@ -148,6 +157,11 @@ def _parse_ack(ack: CycleAck | None, partition: PartitionRef, group: str) -> Ack
     if status is None:
         return f"{ack.status[:50]!r} is not a status of a message: use {', '.join(_STATUSES)}"
     return AckById(group, partition.partition_id, ack.transaction_id, status, ack.error or "", lease_id)
+
+
+def _count_events(ack: CycleAck) -> int:
+    """Return the number of messages that a client says it has processed, within the bounds of a lease."""
+    return 1 if ack.count is None else min(max(ack.count, 0), _MAX_COUNT)
 
 
 def _rolled_back(body: CycleCommit, error: str) -> CycleCommitResult:

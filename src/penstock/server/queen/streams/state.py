@@ -156,6 +156,8 @@ class StateChanges:
         # A window is closed once, so a cycle that closes it must find it.
         self._must_exist = {key for key, change in first.items() if change.type == "delete" and _SEPARATOR in key}
         self.count = len(operations)
+        self.has_windows = any(_SEPARATOR in key for key in last)
+        self.closed_windows = sum(_SEPARATOR in key for key in self._deletes)
 
     async def apply(self, conn: AsyncConnection[Any], *, under_lease: bool) -> None:
         """Write the changes in the connection's transaction; raise TransactionRefused if the state has changed."""

@@ -6,8 +6,18 @@ SELECT c.partition_id FROM penstock.cursors c JOIN penstock.groups g ON g.id = c
 WHERE g.queue_id = %(queue)s AND g.name = %(group)s AND c.partition_id = %(partition)s
 FOR NO KEY UPDATE OF c
 
--- name: set_group
-UPDATE penstock.client_queries SET group_name = %(group)s WHERE id = %(query)s AND group_name <> %(group)s
+-- name: count
+-- Records the group that the workers read as, and adds the cycle to the totals.
+WITH changed AS (
+    UPDATE penstock.client_queries SET group_name = %(group)s WHERE id = %(query)s AND group_name <> %(group)s
+)
+INSERT INTO penstock.client_query_totals AS t
+    (query_id, partition_id, cycles, events_in, events_out, windows, dead, committed_at)
+VALUES (%(query)s, %(partition)s, 1, %(events)s, %(outputs)s, %(windows)s, %(dead)s, clock_timestamp())
+ON CONFLICT (query_id, partition_id) DO UPDATE SET
+    cycles = t.cycles + 1, events_in = t.events_in + excluded.events_in,
+    events_out = t.events_out + excluded.events_out, windows = t.windows + excluded.windows,
+    dead = t.dead + excluded.dead, committed_at = excluded.committed_at
 
 -- name: release_lease
 -- Makes the rest of the batch available at once.
