@@ -61,9 +61,10 @@ def test_invalid_limits_and_costs_are_refused(make: Callable[[], Any], sentence:
     [
         (lambda: CALLS.gate(5), "gate takes the result of token_bucket_gate"),  # type: ignore[arg-type]  # that is the point
         (lambda: CALLS.key_by("tenant").gate(BUCKET), "let a stream in front repartition"),
-        (lambda: GATED.key_by("tenant"), "key_by comes after the gate"),
-        (lambda: GATED.window_tumbling(seconds=5), "a window comes after the gate"),
+        (lambda: GATED.key_by("tenant"), r"key_by comes after the gate.* end this stream with \.to"),
+        (lambda: GATED.window_tumbling(seconds=5), r"a window comes after the gate.* end this stream with \.to"),
         (lambda: CALLS.window_tumbling(seconds=5).gate(BUCKET), "a stream has a gate or a window"),
+        (lambda: GATED.map("amount"), "put it before the gate"),
         (lambda: GATED.map("amount"), "would see events before the gate has admitted them"),
         (lambda: GATED.foreach(print), "would see events before the gate has admitted them"),
         (lambda: CALLS.to("out").gate(BUCKET), "gate comes before"),
@@ -78,6 +79,12 @@ def test_invalid_limits_and_costs_are_refused(make: Callable[[], Any], sentence:
 def test_invalid_combinations_with_gates_are_refused(define: Callable[[], Any], sentence: str) -> None:
     with pytest.raises(InvalidRequest, match=sentence):
         define()
+
+
+def test_advice_for_a_window_after_a_gate_is_accepted() -> None:
+    GATED.to("admitted").check()
+    Definition.from_("admitted").key_by("tenant").window_tumbling(seconds=5).aggregate({"n": "count"}).check()
+
 
 
 def test_limits_are_not_part_of_the_description() -> None:

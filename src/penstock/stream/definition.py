@@ -307,7 +307,7 @@ class Definition:
         Events for which the expression is null have no key. An empty text is the key ``""``, two quotes, because the
         key of an event must not be empty.
         """
-        self._refuse_after_gate("key_by")
+        self._refuse_after_gate("key_by", fits_before=False)
         check_no_join(self, "key_by")
         if self.windows or self.sink is not None:
             raise InvalidRequest("key_by comes before the window and before .to(...): move it there")
@@ -411,11 +411,15 @@ class Definition:
         """Raise InvalidRequest if the stream is incomplete."""
         check_complete(self)
 
-    def _refuse_after_gate(self, what: str) -> None:
+    def _refuse_after_gate(self, what: str, *, fits_before: bool = True) -> None:
         if self.gates:
+            place = (
+                "put it before the gate, or into another stream that reads the queue of .to(...)"
+                if fits_before
+                else "end this stream with .to(queue), and put it into another stream that reads that queue"
+            )
             raise InvalidRequest(
-                f"{what} comes after the gate, and would see events before the gate has admitted them: put it "
-                "before the gate, or into another stream that reads the queue of .to(...)"
+                f"{what} comes after the gate, and would see events before the gate has admitted them: {place}"
             )
 
     def _add(self, step: Step) -> Self:
@@ -452,7 +456,7 @@ class Definition:
         return next(n for n in (f"{kind}-{i}" for i in range(1, 10_000)) if n not in taken)
 
     def _add_window(self, window: Window, options: dict[str, Any]) -> Self:
-        self._refuse_after_gate("a window")
+        self._refuse_after_gate("a window", fits_before=False)
         check_no_join(self, "a window")
         if self.aggregates or self.fold is not None or self.sink is not None:
             raise InvalidRequest("a window comes before .aggregate(...), .reduce(...) and .to(...): move it there")
