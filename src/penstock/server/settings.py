@@ -50,6 +50,7 @@ class ServerSettings:
         max_held_bytes: Memory of request bodies, and of responses, per process. Beyond it, requests are refused, and
             responses get smaller or wait.
         producer_events_per_second: Events per second that one producer may push, over all processes; None for no limit.
+        queen_push_wait_seconds: How long a push of Queen's clients waits for room in a full queue before it is refused.
     """
 
     core: Settings = field(default_factory=Settings.from_env)
@@ -79,6 +80,7 @@ class ServerSettings:
     max_upload_bytes: int = 2 << 30
     max_held_bytes: int = 128 << 20
     producer_events_per_second: float | None = None
+    queen_push_wait_seconds: float = 10.0
 
     def __post_init__(self) -> None:
         for name, lowest, highest in _RANGES:
@@ -152,6 +154,7 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
     ("min_bytes_per_second", 1, 1e12),
     ("max_upload_bytes", 1, 1 << 50),
     ("max_held_bytes", 1 << 20, 1 << 50),
+    ("queen_push_wait_seconds", 0, 3600),
 )
 
 

@@ -24,7 +24,7 @@ def queen_url(pg18: Server) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def queen_server(queen_url: str) -> Iterator[RunningServer]:
-    with run_server(queen_url) as running:
+    with run_server(queen_url, ["--queen-push-wait-seconds", "0.5"]) as running:
         yield running
 
 

@@ -73,6 +73,10 @@ def server_options(
     producer_events_per_second: Annotated[
         float | None, _limit("The maximum push rate of one producer.", "no limit", "N")
     ] = None,
+    queen_push_wait_seconds: Annotated[
+        float | None,
+        _limit("How long a push of Queen's clients waits for room in a full queue.", "10", "SECONDS"),
+    ] = None,
 ) -> None:
     """The options of the server. Each is a field of ServerSettings, apart from the plural of repeated options."""
 

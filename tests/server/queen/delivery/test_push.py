@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID
 
 import pytest
@@ -104,6 +105,21 @@ def test_push_to_a_full_queue_is_rate_limited(queen: QueenClient, queue: str) ->
     assert answer.status_code == 429
     assert answer.json()["code"] == "rate_limited"
     assert int(answer.headers["Retry-After"]) >= 1
+
+
+def test_push_waits_until_a_full_queue_has_room(queen: QueenClient, other_queen: QueenClient, queue: str) -> None:
+    queen.configure(queue, maxSize=10)
+    queen.pop(queue, consumerGroup="slow")
+    queen.push(queue, range(10))
+    item = {"items": [{"queue": queue, "payload": "late"}]}
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(other_queen.http.post, "/api/v1/push", json=item)
+        # This server waits for half a second, the other one for ten seconds.
+        while queen.http.post("/api/v1/push", json=item).status_code == 201:
+            pass
+        messages = queen.pop(queue, consumerGroup="slow", batch=1000)
+        queen.ack_all([(message, "completed") for message in messages])
+        assert waiting.result().status_code == 201
 
 
 def test_messages_shed_by_a_full_queue_are_reported_as_failed(queen: QueenClient, queue: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +11,8 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType, field
 
 from penstock.core import json
-from penstock.core.errors import InvalidEvent
+from penstock.core.backoff import Backoff, RetryTimer
+from penstock.core.errors import InvalidEvent, QueueFull
 from penstock.log.log import Log
 from penstock.log.queue import DEFAULT_KEY
 from penstock.log.write.batch import Batch
@@ -28,6 +30,8 @@ routes = queen_routes("invalid-event", "invalid-name", "queue-full", "rate-limit
 TRACE_HEADER = "traceId"
 PRODUCER_HEADER = "producerSub"
 
+#: The pauses between two looks at a full queue. Its depth is measured four times a second.
+_WAIT_FOR_ROOM = Backoff(0.25, 1.0)
 _SHED = "the queue is full and its overflow policy is shed: the message was dropped and counted"
 
 
@@ -127,6 +131,17 @@ async def push_messages(call: ApiCall, body: PushItems) -> list[PushItemResult]:
     if not body.items:
         return []
     call.services.producer_rates.check(producer_id(call))
-    pushes = await call.log.push(await messages.batches(call.log))
+    batches = await messages.batches(call.log)
+    # Most of these clients do not retry a push that was refused.
+    retries = RetryTimer(_WAIT_FOR_ROOM, call.services.settings.queen_push_wait_seconds)
+    while True:
+        try:
+            pushes = await call.log.push(batches)
+            break
+        except QueueFull:
+            pause = retries.next_pause()
+            if pause is None:
+                raise
+            await asyncio.sleep(pause)
     messages.count(call, pushes)
     return messages.results(pushes)
