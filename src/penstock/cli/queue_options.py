@@ -58,9 +58,26 @@ def queue_options(
         str | None,
         _option("The lag of the slowest group above which pushes are refused; none: no limit.", "100000", "N|none"),
     ] = None,
+    max_unread_events: Annotated[
+        str | None,
+        _option(
+            "The number of events above which a queue without groups refuses pushes; none: no limit.",
+            "the given --max-depth-events, else none",
+            "N|none",
+        ),
+    ] = None,
     overflow: Annotated[
         Literal["refuse", "shed"] | None,
         _option("How a full queue handles pushes: refuse them, or drop and count them.", "refuse", "refuse|shed"),
+    ] = None,
+    invalid_events: Annotated[
+        Literal["auto", "refuse", "dead_letter"] | None,
+        _option(
+            "How a push over HTTP with invalid events is treated: refuse it, or store the valid events and make dead "
+            "letters of the others; auto: refuse it unless it has lines and no idempotency key.",
+            "auto",
+            "auto|refuse|dead_letter",
+        ),
     ] = None,
     away_seconds: Annotated[
         str | None,
@@ -99,7 +116,14 @@ queue_changes.__signature__ = _signature.replace(  # type: ignore[attr-defined] 
     parameters=[_hide_default(parameter) for parameter in _signature.parameters.values()]
 )
 
-_NUMBERS_OR_NONE = ("expiry_limit", "retention_seconds", "max_depth_events", "away_seconds", "max_event_bytes")
+_NUMBERS_OR_NONE = (
+    "expiry_limit",
+    "retention_seconds",
+    "max_depth_events",
+    "max_unread_events",
+    "away_seconds",
+    "max_event_bytes",
+)
 
 
 def parse_queue_options(given: dict[str, Any]) -> dict[str, object]:

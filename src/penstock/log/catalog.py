@@ -130,6 +130,9 @@ class Catalog:
         if partitioning is not None or partitions is not None:
             wanted = opt.check_partitioning(partitioning or "hash", partitions)
         existing = await self.find(name)
+        depth = options.get("max_depth_events")
+        if "max_depth_events" in options and (existing is None or existing.max_depth_events != depth):
+            options.setdefault("max_unread_events", depth)
         if existing is None:
             created = await self._create(name, options, *(wanted or ("key", None)))
             if created is not None:

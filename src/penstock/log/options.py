@@ -49,6 +49,8 @@ _NUMBERS: dict[str, _NumberRule] = {
     "retention_seconds": _NumberRule(_SECONDS, 1, 1e18, None, is_nullable=True),
     "retention_drops_unread": _NumberRule(_FLAG, 0, 1, False),
     "max_depth_events": _NumberRule(_COUNT, 1, MAX_COUNT, DEFAULT_DEPTH, is_nullable=True),
+    # Whoever sets max_depth_events sets it to the same value.
+    "max_unread_events": _NumberRule(_COUNT, 1, MAX_COUNT, None, is_nullable=True),
     "max_event_bytes": _NumberRule(_COUNT, 1, 64 << 20, None, is_nullable=True),
     "max_redrives": _NumberRule(_COUNT, 0, 1_000_000, 10),
     "away_seconds": _NumberRule(_SECONDS, 300, 366 * 86400, 86_400.0, is_nullable=True),
@@ -58,7 +60,10 @@ _NUMBERS: dict[str, _NumberRule] = {
 
 _YES_OR_NO = ("yes", "no")
 # Options with a fixed set of values.
-_CHOICES: dict[str, tuple[str, ...]] = {"overflow": ("refuse", "shed")}
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "overflow": ("refuse", "shed"),
+    "invalid_events": ("auto", "refuse", "dead_letter"),
+}
 # Options that name a field of the events.
 _FIELD_NAMES = ("key_field", "id_field", "time_field")
 
@@ -75,6 +80,7 @@ _ALIASES = {
 DEFAULTS: dict[str, Any] = {
     **{name: rule.default for name, rule in _NUMBERS.items() if name != "dedup_window_seconds"},
     "overflow": "refuse",
+    "invalid_events": "auto",
     **dict.fromkeys(_FIELD_NAMES),
 }
 #: Deduplication is on for queues by key, whose events are usually commands, and off for hash queues, whose events are

@@ -51,8 +51,17 @@ class Queue:
     time_field: str | None
     #: A partition becomes readable when nothing was appended to it for this long.
     quiet_seconds: float
+    #: The same as ``max_depth_events`` for a queue that no group reads: the most events that it may hold.
+    max_unread_events: int | None
+    #: How a push over HTTP with invalid events is treated: ``auto``, ``refuse`` or ``dead_letter``.
+    invalid_events: str
     #: Segments that may hold ids within the deduplication window, newest first.
     id_segments: list[int]
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether pushes can meet a full queue."""
+        return self.max_depth_events is not None or self.max_unread_events is not None
 
     def partition_for_key(self, key: str) -> str:
         if self.partition_count is None:

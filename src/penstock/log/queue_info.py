@@ -108,6 +108,12 @@ class QueueStats:
             rows = await (await conn.execute(statement, params)).fetchall()
         return [GroupInfo(queue.name, *row) for row in rows]
 
+    async def stored_events(self, queue: Queue) -> int:
+        async with self.pool.connection() as conn:
+            params = {"queue": queue.id, "segment": queue.segment}
+            row = await (await conn.execute(_sql["stored_events"], params)).fetchone()
+        return 0 if row is None else int(row[0])
+
     async def size(self, queue: Queue) -> QueueSize:
         params = {"queue": queue.id, "tables": f"^(chunks|ids)_{queue.id}_[0-9]+$"}
         async with self.pool.connection() as conn:

@@ -40,6 +40,29 @@ async def test_a_queue_has_a_depth_limit_by_default(log: Log) -> None:
     assert (await log.configure(QUEUE, {"max_depth_events": None})).max_depth_events is None
 
 
+async def test_a_queue_without_groups_refuses_what_exceeds_its_depth(log: Log) -> None:
+    assert (await log.configure(QUEUE, {"max_depth_events": 100})).max_unread_events == 100
+    await push(log, range(100))
+    await eventually(lambda: _refused(log))
+    with pytest.raises(QueueFull, match="no group reads it, it holds 100 events") as full:
+        await push(log, [1])
+    assert (full.value.depth, full.value.limit, full.value.group) == (100, 100, None)
+    await log.subscribe(QUEUE, GROUP)
+    await drain(log)
+    await eventually(lambda: takes_more(log))
+
+
+async def test_an_archive_without_groups_has_no_limit_unless_it_is_asked_for(log: Log) -> None:
+    assert (await log.configure(QUEUE)).max_unread_events is None
+    assert (await log.configure(QUEUE, {"max_depth_events": 10, "max_unread_events": None})).max_unread_events is None
+    assert (await log.configure(QUEUE, {"max_depth_events": 10})).max_unread_events is None, "nothing has changed"
+    for _ in range(3):
+        await push(log, range(10))
+    assert (await log.configure(QUEUE, {"max_unread_events": 35})).max_depth_events == 10
+    await push(log, range(5))
+    await eventually(lambda: _refused(log))
+
+
 async def test_a_group_can_be_excluded_from_the_depth(log: Log) -> None:
     await full_queue(log)
     assert not await takes_more(log)

@@ -15,6 +15,8 @@ from tests.server.server_process import RunningServer, run_server
 from tests.server.sockets import connect, read_to_end
 
 NDJSON = "application/x-ndjson"
+#: By default, the valid lines of a body with invalid ones are stored.
+ALL_OR_NOTHING = {"invalid_events": "refuse"}
 DEEP = b"[" * 300 + b"]" * 300
 
 
@@ -45,7 +47,7 @@ DEEP = b"[" * 300 + b"]" * 300
 def test_invalid_bodies_are_refused(
     create_queue: CreateQueue, media_type: str | None, body: bytes, status: int, name: str
 ) -> None:
-    queue = create_queue()
+    queue = create_queue(**ALL_OR_NOTHING if media_type == NDJSON else {})
     assert queue.refused(body, media_type)[:2] == (status, name)
     assert queue.data() == []
 
@@ -69,7 +71,7 @@ def test_invalid_bodies_are_refused(
 def test_invalid_event_is_identified_and_nothing_is_stored(
     create_queue: CreateQueue, body: Any, media_type: str, index: int, field: str
 ) -> None:
-    queue = create_queue()
+    queue = create_queue(**ALL_OR_NOTHING if media_type == NDJSON else {})
     status, name, problem = queue.refused(body, media_type)
     assert (status, name) == (422, "invalid-event")
     assert (problem["index"], problem["field"]) == (index, field)

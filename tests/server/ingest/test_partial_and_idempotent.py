@@ -69,6 +69,35 @@ def test_partial_push_without_valid_events_succeeds(create_queue: CreateQueue) -
     assert queue.refused(b"[1,", partial=True)[:2] == (400, "invalid-json")
 
 
+def test_lines_without_a_key_are_independent_by_default(create_queue: CreateQueue) -> None:
+    queue = create_queue()
+    body = b'0\n\n{"a\n1\r\n[\n'
+    response = queue.accepted(body, NDJSON)
+    assert (response["accepted"], queue.data()) == (2, [0, 1])
+    assert [(each["index"], each["line"], each["field"]) for each in response["rejected"]] == [
+        (1, 3, "data"),
+        (3, 5, "data"),
+    ]
+    assert len(queue.dead_letters()) == 2
+    for refused in (
+        queue.refused(body, NDJSON, {"Idempotency-Key": "k"}),
+        queue.refused(body, NDJSON, partial="false"),
+        queue.refused(b"{\n[", NDJSON),
+        queue.refused([{"data": 1}, {"dat": 2}]),
+    ):
+        assert refused[:2] == (422, "invalid-event")
+    assert (queue.data(), len(queue.dead_letters())) == ([0, 1], 2)
+
+
+def test_queue_decides_about_invalid_events(create_queue: CreateQueue) -> None:
+    strict, lenient = create_queue(invalid_events="refuse"), create_queue(invalid_events="dead_letter")
+    assert strict.refused(b"0\n{", NDJSON)[:2] == (422, "invalid-event")
+    assert strict.accepted(b"0\n{", NDJSON, partial=True)["accepted"] == 1
+    response = lenient.accepted([{"data": 1}, {"dat": 2}], headers={"Idempotency-Key": "k"})
+    assert (response["accepted"], [(each["index"], each["line"]) for each in response["rejected"]]) == (1, [(1, None)])
+    assert lenient.refused(b"0\n{", NDJSON, partial="false")[:2] == (422, "invalid-event")
+
+
 def test_repeated_request_is_replayed(create_queue: CreateQueue) -> None:
     queue = create_queue()
     headers = {"Idempotency-Key": "mine"}

@@ -43,11 +43,12 @@ def test_upload_is_stored(create_queue: CreateQueue) -> None:
 def test_upload_with_an_invalid_line_stores_nothing(create_queue: CreateQueue) -> None:
     queue = create_queue(partitions=4)
     content = b"".join(lines(30_000)) + b"{\n" + b"".join(lines(1000))
-    status, name, problem = queue.refused(content, "application/x-ndjson")
+    status, name, problem = queue.refused(content, "application/x-ndjson", partial="false")
     assert (status, name, problem["index"]) == (422, "invalid-event", 30_000)
     assert counted(queue) == 0
-    response = queue.accepted(content, "application/x-ndjson", partial=True)
-    assert (response["accepted"], [each["index"] for each in response["rejected"]]) == (31_000, [30_000])
+    response = queue.accepted(b"\n" + content, "application/x-ndjson")
+    assert response["accepted"] == 31_000
+    assert [(each["index"], each["line"]) for each in response["rejected"]] == [(30_000, 30_002)]
     assert counted(queue) == 31_000
     assert len(queue.dead_letters()) == 1
 

@@ -25,6 +25,9 @@ WHERE g.queue_id = %(queue)s
 GROUP BY g.id, g.name, w.seen_at, r.id
 ORDER BY g.name
 
+-- name: stored_events
+SELECT coalesce(sum(p.end_offset - p.first_offset), 0)::bigint FROM penstock.partitions_of(%(queue)s::integer, %(segment)s::integer) p
+
 -- name: queue_size
 -- Partitions, the sums of their end offsets and first offsets, the size on disk, and the shed events.
 SELECT p.partitions, p.end_offsets, p.first_offsets,

@@ -1,4 +1,4 @@
-"""Backpressure: refuses or sheds pushes to a queue whose slowest group is too far behind."""
+"""Backpressure: refuses or sheds pushes to a queue whose slowest group is too far behind, or that nobody reads."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class _MeasuredDepth:
     """The depth of a queue as last measured, and the events that this process has pushed since."""
 
     measured_at: float = 0.0
-    #: None: no group counts, so the queue is never full.
+    #: None: no group counts, or nothing limits a queue without groups, so the queue is never full.
     depth: int | None = None
     #: The time that the measurement took.
     cost: float = 0.0
@@ -68,6 +68,10 @@ class _MeasuredDepth:
     not_drained_since: float = 0.0
     #: The group with the largest lag, as last measured.
     slowest: GroupInfo | None = None
+    has_groups: bool = True
+
+    def limit_of(self, queue: Queue) -> int | None:
+        return queue.max_depth_events if self.has_groups else queue.max_unread_events
 
     def is_stale(self, limit: int) -> bool:
         age = time.monotonic() - self.measured_at
@@ -123,11 +127,11 @@ class Backpressure:
 
         The depth is measured a few times per second, not for each push.
         """
-        limit = queue.max_depth_events
-        if limit is None:
+        if not queue.is_limited:
             return True
-        measured = await self._get_depth(queue, limit)
-        if measured.is_full_for(events, limit):
+        measured = await self._get_depth(queue)
+        limit = measured.limit_of(queue)
+        if limit is not None and measured.is_full_for(events, limit):
             if queue.overflow == "shed":
                 return False
             raise _queue_full(queue, measured, limit)
@@ -137,18 +141,18 @@ class Backpressure:
         return True
 
     async def check(self, queue: Queue) -> None:
-        limit = queue.max_depth_events
-        if limit is None or queue.overflow == "shed":
+        if not queue.is_limited or queue.overflow == "shed":
             return
-        measured = await self._get_depth(queue, limit)
-        if measured.is_full_for(1, limit):
+        measured = await self._get_depth(queue)
+        limit = measured.limit_of(queue)
+        if limit is not None and measured.is_full_for(1, limit):
             raise _queue_full(queue, measured, limit)
 
     def capacity(self, queue: Queue) -> QueueCapacity | None:
-        limit = queue.max_depth_events
+        measured = self._depths.get(queue.id)
+        limit = queue.max_depth_events if measured is None else measured.limit_of(queue)
         if limit is None:
             return None
-        measured = self._depths.get(queue.id)
         if measured is None or measured.depth is None:
             return QueueCapacity(limit, limit, 0.0)
         depth = measured.depth + measured.pushed
@@ -160,9 +164,9 @@ class Backpressure:
         async with self.pool.connection() as conn:
             await conn.execute(_sql["record_shed"], params)
 
-    async def _get_depth(self, queue: Queue, limit: int) -> _MeasuredDepth:
+    async def _get_depth(self, queue: Queue) -> _MeasuredDepth:
         measured = self._depths.get(queue.id)
-        if measured is None or measured.is_stale(limit):
+        if measured is None or measured.is_stale(measured.limit_of(queue) or 0):
             measured_at = None if measured is None else measured.measured_at
             async with self._locks.setdefault(queue.id, asyncio.Lock()):
                 measured = self._depths.get(queue.id)
@@ -176,12 +180,14 @@ class Backpressure:
         pushed_before = measured.pushed
         try:
             groups = await self.stats.groups(queue)
+            unread = None if groups or queue.max_unread_events is None else await self.stats.stored_events(queue)
         except (psycopg.errors.UndefinedTable, *CONNECTION_ERRORS):
             # The queue has a new segment, or the database is unavailable. The append retries in both cases.
             return measured
         self._log_away_groups(queue, groups)
         measured.slowest = find_slowest(groups)
-        depth = None if measured.slowest is None else measured.slowest.lag
+        measured.has_groups = bool(groups)
+        depth = unread if measured.slowest is None else measured.slowest.lag
         now = time.monotonic()
         # Events that were pushed during the measurement may not be part of it.
         measured.pushed -= pushed_before
@@ -219,15 +225,16 @@ def _queue_full(queue: Queue, measured: _MeasuredDepth, limit: int) -> QueueFull
     depth = (measured.depth or 0) + measured.pushed
     retry_after = measured.seconds_to_drain(max(depth - limit * LOW_WATER, 1))
     slowest = measured.slowest
-    reader, remedy = "its slowest group", "raise max_depth_events"
-    if slowest is not None:
-        reader = slowest.reader
+    if slowest is None:
+        cause = f"no group reads it, it holds {depth:,} events and {limit:,} are allowed"
+        remedy = "create a group, or raise max_unread_events"
+    else:
+        cause = f"{slowest.reader} is {depth:,} events behind and {limit:,} are allowed"
         verb = {"stopped": "start", "paused": "resume"}.get(slowest.query_state or "")
         remedy = f"let pushes pass it: `{slowest.release_command}`"
         remedy = f"raise max_depth_events, or {remedy}" if verb is None else f"{verb} it, or {remedy}"
     return QueueFull(
-        f"queue {queue.name!r} is full: {reader} is {depth:,} events behind and {limit:,} are allowed; "
-        f"push again in {retry_after:.1f} s, {remedy}",
+        f"queue {queue.name!r} is full: {cause}; push again in {retry_after:.1f} s, {remedy}",
         queue=queue.name,
         depth=depth,
         limit=limit,

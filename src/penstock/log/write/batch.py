@@ -18,6 +18,7 @@ from penstock.log.write.result import RejectedInput
 
 #: A partial push with more invalid events than this is refused.
 MAX_REJECTED = 1_000
+_BLANK = b" \t\r\n"
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -96,8 +97,11 @@ def encode_valid_events(
     pieces = encode_batch(partitioner, max_bytes, _pick_events(batch, valid, texts)) if valid else []
     pieces = [structs.replace(piece, indices=[valid[i] for i in piece.indices]) for piece in pieces]
     indices = (batch.events.indices if isinstance(batch.events, JsonEvents) else None) or range(len(texts))
-    rejected = [RejectedInput(indices[i], error.field, error.reason, texts[i]) for i, error in sorted(invalid.items())]
-    return pieces, rejected
+    lines = _line_numbers(batch)
+    return pieces, [
+        RejectedInput(indices[i], error.field, error.reason, texts[i], None if lines is None else lines[i])
+        for i, error in sorted(invalid.items())
+    ]
 
 
 def too_many_rejected(last: InvalidEvent) -> InvalidEvent:
@@ -111,10 +115,18 @@ def too_many_rejected(last: InvalidEvent) -> InvalidEvent:
 def _event_texts(batch: Batch) -> list[bytes]:
     """Return each event as it was pushed, or its repr if it is not text."""
     if isinstance(batch.events, bytes | bytearray | memoryview):
-        return [text for line in bytes(batch.events).split(b"\n") if (text := line.strip(b" \t\r\n"))]
+        return [text for line in bytes(batch.events).split(b"\n") if (text := line.strip(_BLANK))]
     if isinstance(batch.events, JsonEvents):
         return batch.events.data
     return [repr(event).encode("utf-8", "backslashreplace") for event in batch.events]
+
+
+def _line_numbers(batch: Batch) -> list[int] | None:
+    """Return the line of each event of NDJSON, from 1."""
+    if not isinstance(batch.events, bytes | bytearray | memoryview):
+        return None
+    lines = bytes(batch.events).split(b"\n")
+    return [number for number, line in enumerate(lines, 1) if line.strip(_BLANK)]
 
 
 def _pick_events(batch: Batch, which: Sequence[int], texts: Sequence[bytes]) -> Batch:

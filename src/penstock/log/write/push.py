@@ -58,7 +58,7 @@ class Pusher:
             return await self.push_with(batches)
         parts = [encode_batch(*(self._cached_encoder(batch) or await self._encoder(batch)), batch) for batch in batches]
         for part in parts:
-            if not part or part[0].queue.max_depth_events is not None:
+            if not part or part[0].queue.is_limited:
                 return await self._store(AppendRequest.without_shed(parts, await self.admit_parts(parts)))
         return await self._store(AppendRequest(parts))
 
@@ -145,7 +145,7 @@ class Pusher:
     async def _find_shed_parts(self, parts: Sequence[Sequence[Piece]], acked: Mapping[str, int]) -> dict[int, int]:
         shed: dict[int, int] = {}
         for i, part in enumerate(parts):
-            if part and part[0].queue.max_depth_events is not None:
+            if part and part[0].queue.is_limited:
                 queue = part[0].queue
                 events = sum([piece.columns.count for piece in part])
                 added = events - acked.get(queue.name, 0)

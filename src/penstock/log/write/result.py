@@ -35,6 +35,8 @@ class RejectedInput:
     field: str
     reason: str
     raw: bytes = b""
+    #: The number of its line, from 1, if it was pushed as NDJSON. Empty lines count.
+    line: int | None = None
 
 
 class AppendedEvents(msgspec.Struct, frozen=True, gc=False):

@@ -44,8 +44,8 @@ _EVENT_HEADERS = {"ids": "penstock-id", "times": "penstock-time"}
 class PushQuery(msgspec.Struct, forbid_unknown_fields=True):
     """How the events of a push are read."""
 
-    #: Store the valid events, and make dead letters of the others.
-    partial: bool = False
+    #: Store the valid events, and make dead letters of the others. The queue's invalid_events is the default.
+    partial: bool | None = None
     #: The key of events without their own.
     key: str | None = None
     #: The fields of the data that hold key, id and time. For a CloudEvent, key_field is an attribute.
@@ -115,7 +115,7 @@ def _read_events(
             return read_json(envelopes.read_valid_envelopes, body)
         return read_json(envelopes.read_envelopes, body), []
     is_batch = body_format is BodyFormat.CLOUD_EVENTS
-    return cloudevents.read_structured(body, query.key_field, is_batch=is_batch, partial=query.partial)
+    return cloudevents.read_structured(body, query.key_field, is_batch=is_batch, partial=bool(query.partial))
 
 
 def _refuse_field_names(query: PushQuery) -> None:

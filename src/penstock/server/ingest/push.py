@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from hashlib import blake2b
 
 import msgspec
+from msgspec import structs
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
@@ -43,6 +44,8 @@ class RejectedEvent(msgspec.Struct):
     index: int
     field: str
     reason: str
+    #: Its line in a body of lines, from 1.
+    line: int | None = None
 
 
 class QueuePushResponse(msgspec.Struct):
@@ -100,7 +103,7 @@ async def push_events(call: ApiCall, query: PushQuery) -> Response:
         result.accepted,
         result.duplicates,
         result.shed,
-        [RejectedEvent(each.index, each.field, each.reason) for each in result.rejected],
+        [RejectedEvent(each.index, each.field, each.reason, each.line) for each in result.rejected],
         result.replayed,
         round((time.perf_counter() - begun) * 1000, 3),
     )
@@ -113,13 +116,18 @@ async def _receive(call: ApiCall, query: PushQuery, queue: Queue, reservation: B
     headers = call.request.headers
     body_format, encoding = detect_format(headers), content_encoding(headers)
     idempotency_key = read_idempotency_key(headers, call.caller, queue)
+    needs_valid = False
+    if query.partial is None:
+        # By default, lines without an idempotency key are independent of each other, unless none is valid.
+        needs_valid = queue.invalid_events == "auto" and body_format is BodyFormat.NDJSON and idempotency_key is None
+        query = structs.replace(query, partial=needs_valid or queue.invalid_events == "dead_letter")
     settings = call.services.settings
     limit = settings.max_upload_bytes if body_format is BodyFormat.NDJSON else MAX_BODY_BYTES
     body = RequestBody(call.request, encoding, settings, reservation, limit)
     try:
         await call.log.check_capacity(queue, idempotency_key)
         if body_format is BodyFormat.NDJSON:
-            return await _receive_ndjson(call, query, queue, body, idempotency_key)
+            return await _receive_ndjson(call, query, queue, body, idempotency_key, needs_valid=needs_valid)
         batch, rejected = parse_body(body_format, await body.read_all(), query, headers, queue.name)
         return await _push(call, query, batch, idempotency_key, rejected)
     except (Problem, InvalidEvent, QueueFull) as error:
@@ -132,29 +140,44 @@ async def _receive(call: ApiCall, query: PushQuery, queue: Queue, reservation: B
 
 
 async def _receive_ndjson(
-    call: ApiCall, query: PushQuery, queue: Queue, body: RequestBody, idempotency_key: str | None
+    call: ApiCall,
+    query: PushQuery,
+    queue: Queue,
+    body: RequestBody,
+    idempotency_key: str | None,
+    *,
+    needs_valid: bool,
 ) -> PushResult:
     max_line = queue.max_event_bytes or call.services.settings.core.max_event_bytes
     text, is_complete = await body.read_prefix(LINE_BATCH_BYTES)
-    if is_complete:
-        batch = ndjson_batch(queue.name, text, query, call.request.headers)
-        return await _push(call, query, batch, idempotency_key)
-    if queue.dedup_window_seconds > 0 and (query.id_field or queue.id_field):
+    if not is_complete and queue.dedup_window_seconds > 0 and (query.id_field or queue.id_field):
         # Ids are looked up while the partitions are locked, which must be short: no large uploads.
         body.limit = MAX_BODY_BYTES
         text = b"".join([text, *[part async for part in body.read_rest()]])
-        batch = ndjson_batch(queue.name, text, query, call.request.headers)
-        return await _push(call, query, batch, idempotency_key)
-    body.reserve(UPLOAD_BYTES)
-    return await upload_lines(
-        call, query, queue, body.read_line_batches(text, LINE_BATCH_BYTES, max_line), idempotency_key
-    )
+        is_complete = True
+    if not is_complete:
+        body.reserve(UPLOAD_BYTES)
+        line_batches = body.read_line_batches(text, LINE_BATCH_BYTES, max_line)
+        return await upload_lines(call, query, queue, line_batches, idempotency_key, needs_valid=needs_valid)
+    batch = ndjson_batch(queue.name, text, query, call.request.headers)
+    if needs_valid:
+        try:
+            (result,) = await call.log.push([batch])
+        except InvalidEvent:
+            pieces, _ = await call.log.encode_valid(batch)
+            if not pieces:
+                raise
+        else:
+            return result
+    return await _push(call, query, batch, idempotency_key)
 
 
 async def _push(
     call: ApiCall, query: PushQuery, batch: Batch, idempotency_key: str | None, rejected: Sequence[RejectedInput] = ()
 ) -> PushResult:
-    (result,) = await call.log.push([batch], idempotency_key=idempotency_key, partial=query.partial, rejected=rejected)
+    (result,) = await call.log.push(
+        [batch], idempotency_key=idempotency_key, partial=bool(query.partial), rejected=rejected
+    )
     return result
 
 

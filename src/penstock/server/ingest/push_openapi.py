@@ -39,7 +39,8 @@ def _header(name: str, text: str, schema: dict[str, Any] | None = None) -> dict[
 
 PUSH_OPENAPI: dict[str, Any] = {
     "description": "All events are stored, or none. With `partial=true` the valid events are stored, and the others "
-    "become dead letters. The response is sent after the commit.",
+    "become dead letters. Without `partial`, the queue's `invalid_events` decides: by default, this is done for NDJSON "
+    "without an idempotency key, unless no line is valid. The response is sent after the commit.",
     "parameters": [
         _header(
             "Idempotency-Key",

@@ -23,25 +23,38 @@ if TYPE_CHECKING:
 
 
 async def upload_lines(
-    call: ApiCall, query: PushQuery, queue: Queue, line_batches: AsyncIterator[bytes], idempotency_key: str | None
+    call: ApiCall,
+    query: PushQuery,
+    queue: Queue,
+    line_batches: AsyncIterator[bytes],
+    idempotency_key: str | None,
+    *,
+    needs_valid: bool,
 ) -> PushResult:
-    """Store all lines or none; for a partial push, all valid lines or none."""
+    """Store all lines or none; for a partial push, all valid lines or none.
+
+    With ``needs_valid``, a push without a valid line is refused.
+    """
     upload = await call.log.upload(queue.name)
     digest = blake2b(repr(query).encode(), digest_size=16)
     rejected: list[RejectedInput] = []
     is_published = False
-    lines = 0
+    events = lines = 0
     try:
         async for text in line_batches:
             digest.update(text)
             batch = ndjson_batch(queue.name, text, query, call.request.headers)
-            pieces, batch_rejected = await _prepare(call, query, batch, lines)
-            lines += sum([piece.columns.count for piece in pieces]) + len(batch_rejected)
+            pieces, batch_rejected = await _prepare(call, query, batch, events, lines)
+            events += sum([piece.columns.count for piece in pieces]) + len(batch_rejected)
+            lines += text.count(b"\n")
             rejected += batch_rejected
             if len(rejected) > MAX_REJECTED:
                 last = rejected[-1]
                 raise too_many_rejected(InvalidEvent(last.reason, index=last.index, field=last.field))
             await upload.add(pieces)
+        if needs_valid and rejected and len(rejected) == events:
+            first = rejected[0]
+            raise InvalidEvent(first.reason, index=first.index, field=first.field)
         is_shed = not await call.log.admit(queue, upload.events, idempotency_key)
         published = await _publish(upload, idempotency_key, digest.digest(), rejected, is_shed=is_shed)
         is_published = True
@@ -54,16 +67,18 @@ async def upload_lines(
 
 
 async def _prepare(
-    call: ApiCall, query: PushQuery, batch: Batch, offset: int
+    call: ApiCall, query: PushQuery, batch: Batch, first_index: int, lines_before: int
 ) -> tuple[Sequence[Piece], list[RejectedInput]]:
-    """Validate and encode a batch. Indices count from the start of the body, ``offset`` lines before the batch."""
+    """Validate and encode a batch. Indices and lines count from the start of the body."""
     try:
         if not query.partial:
             return await call.log.encode(batch), []
         pieces, rejected = await call.log.encode_valid(batch)
     except InvalidEvent as error:
-        raise InvalidEvent(error.reason, index=offset + error.index, field=error.field) from None
-    return pieces, [replace(each, index=offset + each.index) for each in rejected]
+        raise InvalidEvent(error.reason, index=first_index + error.index, field=error.field) from None
+    return pieces, [
+        replace(each, index=first_index + each.index, line=lines_before + (each.line or 0)) for each in rejected
+    ]
 
 
 async def _publish(
