@@ -86,7 +86,6 @@ def test_advice_for_a_window_after_a_gate_is_accepted() -> None:
     Definition.from_("admitted").key_by("tenant").window_tumbling(seconds=5).aggregate({"n": "count"}).check()
 
 
-
 def test_limits_are_not_part_of_the_description() -> None:
     """Limits can change while a query runs, so they can change between two starts too."""
     wider = CALLS.gate(token_bucket_gate(capacity=100, refill_per_sec=50)).to("out")

@@ -54,7 +54,9 @@ GROUP_DROPPED = MetricFamily(
     "penstock_group_dropped_events", "counter", "Events that retention dropped before a group read them.", _GROUP
 )
 DEAD_LETTERS = MetricFamily("penstock_dead_letters", "gauge", "Dead letters stored.", _GROUP)
-QUERY_RUNNING = MetricFamily("penstock_query_running", "gauge", "1 while a driver or a client runs the query, else 0.", _QUERY)
+QUERY_RUNNING = MetricFamily(
+    "penstock_query_running", "gauge", "1 while a driver or a client runs the query, else 0.", _QUERY
+)
 QUERY_PAUSED = MetricFamily("penstock_query_paused", "gauge", "1 while the query is paused, else 0.", _QUERY)
 QUERY_CYCLES = MetricFamily("penstock_query_cycles", "counter", "Cycles committed.", _QUERY)
 QUERY_FAILED = MetricFamily("penstock_query_failed_cycles", "counter", "Cycles failed.", _QUERY)

@@ -31,7 +31,9 @@ WHERE q.name = {name} AND (s.value->>'tokens')::float < 1
 ORDER BY s.updated_at DESC
 """
 #: What programs read about a query and its open windows.
-QUERIES = "SELECT id, name, source_queue, sink_queue, config_hash, created_at FROM queen_streams.queries WHERE name = {name}"
+QUERIES = (
+    "SELECT id, name, source_queue, sink_queue, config_hash, created_at FROM queen_streams.queries WHERE name = {name}"
+)
 OPEN_WINDOWS = """
 SELECT s.partition_id, s.key, s.value, s.updated_at
 FROM queen_streams.state s JOIN queen_streams.queries q ON q.id = s.query_id WHERE q.name = {name}
