@@ -7,7 +7,7 @@ stream gets what it missed in the same way.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -109,7 +109,7 @@ class ResultRead:
 
 class LiveResultReader(Protocol):
     async def read(
-        self, since: QueryPosition | None, resumed: Iterable[int], *, snapshot: bool, keys: frozenset[str] | None
+        self, since: QueryPosition | None, resumed: Sequence[int], *, snapshot: bool, keys: frozenset[str] | None
     ) -> ResultRead:
         """Read the changes since a position and since each resumed cycle, and a snapshot if one is needed."""
         ...
@@ -124,13 +124,13 @@ class QueryResultReader:
         self._view = quote_identifier(name).as_string()
 
     async def read(
-        self, since: QueryPosition | None, resumed: Iterable[int], *, snapshot: bool, keys: frozenset[str] | None
+        self, since: QueryPosition | None, resumed: Sequence[int], *, snapshot: bool, keys: frozenset[str] | None
     ) -> ResultRead:
         """See :class:`LiveResultReader`."""
         followed = None if keys is None else sorted(keys)
         async with self._database.connection() as conn, conn.transaction():
             await begin_snapshot(conn)
-            position = await self._read_position(conn)
+            position = await read_position(conn, self._id)
             changes, must_restart = None, False
             if since is not None and position.cycle != since.cycle:
                 if _is_after(position, since):
@@ -145,13 +145,6 @@ class QueryResultReader:
             snapshot = snapshot or must_restart or any(cycle not in missed for cycle in resumed)
             everything = await self._read_snapshot(conn, position, followed) if snapshot else None
         return ResultRead(position, changes, missed, everything, must_restart)
-
-    async def _read_position(self, conn: Connection) -> QueryPosition:
-        cursor = conn.cursor(row_factory=class_row(QueryPosition))
-        position = await (await cursor.execute(_sql["position"].encode(), {"query": self._id})).fetchone()
-        if position is None:
-            raise NotFound("the query was deleted")
-        return position
 
     async def _find_commit(self, conn: Connection, cycle: int) -> datetime | None:
         cursor = conn.cursor(row_factory=scalar_row)
@@ -187,6 +180,14 @@ class QueryResultReader:
 
     def _statement(self, name: str) -> bytes:
         return fill_placeholders(_sql[name], view=self._view, id=int(self._id)).encode()
+
+
+async def read_position(conn: Connection, query_id: int) -> QueryPosition:
+    cursor = conn.cursor(row_factory=class_row(QueryPosition))
+    position = await (await cursor.execute(_sql["position"].encode(), {"query": query_id})).fetchone()
+    if position is None:
+        raise NotFound("the query was deleted")
+    return position
 
 
 async def begin_snapshot(conn: Connection) -> None:

@@ -16,8 +16,7 @@ from penstock.log.notify import cycle_topic
 from penstock.log.queue import Queue
 from penstock.server.http.errors import Problem, retry_after
 from penstock.server.live.broadcaster import Broadcaster
-from penstock.server.live.client_results import ClientQueryResults
-from penstock.server.live.current_results import CurrentResultReader
+from penstock.server.live.compared_results import ClientResultReader, CurrentResultReader
 from penstock.server.live.query_feed import QueryBroadcaster
 from penstock.server.live.query_results import QueryResultReader
 from penstock.server.live.subscriber import Subscriber
@@ -80,7 +79,7 @@ class BroadcasterRegistry:
 
         def create(on_empty: Callable[[], None]) -> QueryBroadcaster:
             if query.is_client_query:
-                client_results, topic = ClientQueryResults(database, query.id), client_cycle_topic(query.id)
+                client_results, topic = ClientResultReader(database, query.id), client_cycle_topic(query.id)
                 # Ids of the two kinds of queries overlap; negative stream ids keep them apart.
                 return QueryBroadcaster(client_results, -query.id, notifier, topic, self._metrics, on_empty)
             reader = CurrentResultReader if current else QueryResultReader
