@@ -65,11 +65,7 @@ async def test_metrics_include_sinks(log: Log, queue: str) -> None:
 
     assert read.is_complete
     labels = (queue, "selective")
-    found = {
-        family: read.sampled[family].samples[labels]
-        for family in read.sampled
-        if labels in read.sampled[family].samples
-    }
+    found = {family: values[labels] for family, values in read.sampled.items() if labels in values}
     assert found[database_metrics.SINK_WRITTEN] == 3
     assert found[database_metrics.SINK_DEAD] == 1
     assert found[database_metrics.SINK_RETRIES] == 1

@@ -15,8 +15,7 @@ from tests.server.server_process import wait_until
 
 
 def value(process: ServerMetrics, family: MetricFamily, *labels: str) -> float | HistogramValue:
-    (found,) = (each for each in process.collect() if each.family is family)
-    return found.samples[labels]
+    return process.collect()[family][labels]
 
 
 def test_metrics_are_added_up_over_workers(tmp_path: Path) -> None:
@@ -78,10 +77,10 @@ def test_number_of_series_is_limited() -> None:
     process = ServerMetrics()
     for number in range(2 * MAX_SERIES):
         process.count_push(f"queue-{number}", accepted=1)
-    (accepted,) = (each for each in process.collect() if each.family is counters.ACCEPTED)
-    assert len(accepted.samples) == MAX_SERIES + 1
-    assert accepted.samples[OTHER_LABEL,] == MAX_SERIES
-    assert MetricsSnapshot([accepted]).total(counters.ACCEPTED) == 2 * MAX_SERIES
+    samples = process.collect()
+    assert len(samples[counters.ACCEPTED]) == MAX_SERIES + 1
+    assert samples[counters.ACCEPTED][OTHER_LABEL,] == MAX_SERIES
+    assert MetricsSnapshot(samples).total(counters.ACCEPTED) == 2 * MAX_SERIES
 
 
 def test_throughput_counts_recently_accepted_events(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,46 +12,43 @@ import msgspec
 from starlette.types import Scope
 
 from penstock.server.metrics.counter_file import CounterFile
-from penstock.server.metrics.family import LATENCY_BUCKETS, HistogramValue, MetricFamily, MetricSamples
+from penstock.server.metrics.family import (
+    LATENCY_BUCKETS,
+    HistogramValue,
+    MetricFamily,
+    Samples,
+    counter,
+    gauge,
+    histogram,
+)
 
-REQUESTS = MetricFamily("penstock_http_requests", "counter", "Requests answered.", ("method", "route", "status"))
-REQUEST_SECONDS = MetricFamily(
-    "penstock_http_request_seconds",
-    "histogram",
+REQUESTS = counter("http_requests", "Requests answered.", "method", "route", "status")
+REQUEST_SECONDS = histogram(
+    "http_request_seconds",
     "Time from the headers of a request to the end of its response.",
-    ("method", "route"),
     LATENCY_BUCKETS,
+    "method",
+    "route",
 )
-REQUESTS_IN_PROGRESS = MetricFamily("penstock_http_requests_in_progress", "gauge", "Requests in progress.")
-PROBLEMS = MetricFamily("penstock_problems", "counter", "Requests refused, by problem type.", ("kind",))
-BACKPRESSURE = MetricFamily(
-    "penstock_backpressure",
-    "counter",
+REQUESTS_IN_PROGRESS = gauge("http_requests_in_progress", "Requests in progress.")
+PROBLEMS = counter("problems", "Requests refused, by problem type.", "kind")
+BACKPRESSURE = counter(
+    "backpressure",
     "Requests told to retry later: the queue is full, the producer exceeds its rate, or the server is overloaded.",
-    ("reason",),
+    "reason",
 )
-RECEIVED = MetricFamily("penstock_events_received", "counter", "Events received in pushes.", ("queue",))
-ACCEPTED = MetricFamily("penstock_events_accepted", "counter", "Events stored.", ("queue",))
-DUPLICATES = MetricFamily("penstock_events_duplicate", "counter", "Events whose id was stored before.", ("queue",))
-REJECTED = MetricFamily("penstock_events_rejected", "counter", "Events refused because they are invalid.", ("queue",))
-DELIVERED = MetricFamily("penstock_events_delivered", "counter", "Events delivered to consumers.", ("queue",))
-ACKED = MetricFamily("penstock_events_acked", "counter", "Events acknowledged, by status.", ("queue", "status"))
-COMMIT_SECONDS = MetricFamily(
-    "penstock_commit_seconds",
-    "histogram",
-    "Time from a complete, validated push to its commit, group commit included.",
-    (),
-    LATENCY_BUCKETS,
+RECEIVED = counter("events_received", "Events received in pushes.", "queue")
+ACCEPTED = counter("events_accepted", "Events stored.", "queue")
+DUPLICATES = counter("events_duplicate", "Events whose id was stored before.", "queue")
+REJECTED = counter("events_rejected", "Events refused because they are invalid.", "queue")
+DELIVERED = counter("events_delivered", "Events delivered to consumers.", "queue")
+ACKED = counter("events_acked", "Events acknowledged, by status.", "queue", "status")
+COMMIT_SECONDS = histogram(
+    "commit_seconds", "Time from a complete, validated push to its commit, group commit included.", LATENCY_BUCKETS
 )
-LIVE_SUBSCRIBERS = MetricFamily(
-    "penstock_live_subscribers", "gauge", "Open live streams of query results and of queues.", ("kind",)
-)
-LIVE_READS = MetricFamily(
-    "penstock_live_reads", "counter", "Database reads for live streams; one read serves all subscribers.", ("kind",)
-)
-LIVE_OVERRUNS = MetricFamily(
-    "penstock_live_overruns", "counter", "Times a live subscriber was too slow and had to restart.", ("kind",)
-)
+LIVE_SUBSCRIBERS = gauge("live_subscribers", "Open live streams of query results and of queues.", "kind")
+LIVE_READS = counter("live_reads", "Database reads for live streams; one read serves all subscribers.", "kind")
+LIVE_OVERRUNS = counter("live_overruns", "Times a live subscriber was too slow and had to restart.", "kind")
 
 #: All metrics of this module.
 PROCESS_FAMILIES = tuple(each for each in list(vars().values()) if isinstance(each, MetricFamily))
@@ -203,7 +200,7 @@ class ServerMetrics:
         """Return the number of live worker processes."""
         return sum(worker.is_alive for worker in self._file.read_all())
 
-    def collect(self) -> list[MetricSamples]:
+    def collect(self) -> Samples:
         """Return the metrics of all workers, added up."""
         sums: dict[str, list[float]] = {}
         for worker in self._file.read_all():
@@ -213,15 +210,16 @@ class ServerMetrics:
                 if family is not None and (worker.is_alive or family.kind != "gauge"):
                     known = sums.get(name)
                     sums[name] = values if known is None else [a + b for a, b in zip(known, values, strict=True)]
-        samples: dict[str, dict[tuple[str, ...], float | HistogramValue]] = {
-            family.name: {} for family in PROCESS_FAMILIES
+        samples: dict[MetricFamily, dict[tuple[str, ...], float | HistogramValue]] = {
+            family: {} for family in PROCESS_FAMILIES
         }
         for name, values in sums.items():
             family_name, labels = _decode(name)
             # An overflow series that was never used is not shown.
             if any(values) or not labels:
-                samples[family_name][labels] = _value(_BY_NAME[family_name], values)
-        return [MetricSamples(family, samples[family.name]) for family in PROCESS_FAMILIES]
+                family = _BY_NAME[family_name]
+                samples[family][labels] = HistogramValue(values[:-1], values[-1]) if family.bounds else values[0]
+        return samples
 
     def _add_recent(self, events: int) -> None:
         second = int(time.time())
@@ -235,10 +233,6 @@ class ServerMetrics:
 def _cell_count(family: MetricFamily) -> int:
     """Cells of a series: one per bucket, one for +Inf and one for the sum; one for a counter or a gauge."""
     return len(family.bounds) + 2 if family.bounds else 1
-
-
-def _value(family: MetricFamily, values: Sequence[float]) -> float | HistogramValue:
-    return HistogramValue(values[:-1], values[-1]) if family.bounds else values[0]
 
 
 def _encode(family: MetricFamily, labels: tuple[str, ...]) -> str:

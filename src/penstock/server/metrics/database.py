@@ -19,102 +19,80 @@ from psycopg.rows import dict_row
 from penstock.core.errors import DatabaseError
 from penstock.db.pool import Connection, Database
 from penstock.db.statements import Statements
-from penstock.server.metrics.family import CYCLE_BUCKETS, HistogramValue, MetricFamily, MetricSamples
+from penstock.server.metrics.family import (
+    CYCLE_BUCKETS,
+    HistogramValue,
+    MetricFamily,
+    Samples,
+    counter,
+    gauge,
+    histogram,
+)
 
 logger = logging.getLogger("penstock.server")
 
 _sql = Statements("penstock.server.metrics", "database.sql")
 
-_GROUP = ("queue", "group")
-_QUERY = ("query",)
-
-QUEUE_DEPTH = MetricFamily("penstock_queue_events", "gauge", "Events stored in a queue, read or not.", ("queue",))
-QUEUE_APPENDED = MetricFamily(
-    "penstock_queue_appended_events", "counter", "Events appended to a queue since it was created.", ("queue",)
-)
-QUEUE_SHED = MetricFamily(
-    "penstock_queue_shed_events", "counter", 'Events that a full queue with overflow="shed" dropped.', ("queue",)
-)
-QUEUE_PARTITIONS = MetricFamily("penstock_queue_partitions", "gauge", "Partitions of a queue.", ("queue",))
-GROUP_LAG = MetricFamily("penstock_group_lag_events", "gauge", "Events that a group has not read.", _GROUP)
-GROUP_COUNTS = MetricFamily(
-    "penstock_group_counts",
-    "gauge",
+QUEUE_DEPTH = gauge("queue_events", "Events stored in a queue, read or not.", "queue")
+QUEUE_APPENDED = counter("queue_appended_events", "Events appended to a queue since it was created.", "queue")
+QUEUE_SHED = counter("queue_shed_events", 'Events that a full queue with overflow="shed" dropped.', "queue")
+QUEUE_PARTITIONS = gauge("queue_partitions", "Partitions of a queue.", "queue")
+GROUP_LAG = gauge("group_lag_events", "Events that a group has not read.", "queue", "group")
+GROUP_COUNTS = gauge(
+    "group_counts",
     "1 if the group counts for the depth of its queue, 0 if it is configured not to or has been inactive for long.",
-    _GROUP,
+    "queue",
+    "group",
 )
-GROUP_BEHIND = MetricFamily(
-    "penstock_group_partitions_behind", "gauge", "Partitions with events that a group has not read.", _GROUP
+GROUP_BEHIND = gauge("group_partitions_behind", "Partitions with events that a group has not read.", "queue", "group")
+GROUP_LEASES = gauge("group_leases", "Partitions leased by the consumers of a group.", "queue", "group")
+GROUP_OLDEST = gauge("group_oldest_seconds", "Age of the oldest event that a group has not read.", "queue", "group")
+GROUP_DROPPED = counter(
+    "group_dropped_events", "Events that retention dropped before a group read them.", "queue", "group"
 )
-GROUP_LEASES = MetricFamily("penstock_group_leases", "gauge", "Partitions leased by the consumers of a group.", _GROUP)
-GROUP_OLDEST = MetricFamily(
-    "penstock_group_oldest_seconds", "gauge", "Age of the oldest event that a group has not read.", _GROUP
-)
-GROUP_DROPPED = MetricFamily(
-    "penstock_group_dropped_events", "counter", "Events that retention dropped before a group read them.", _GROUP
-)
-DEAD_LETTERS = MetricFamily("penstock_dead_letters", "gauge", "Dead letters stored.", _GROUP)
-QUERY_RUNNING = MetricFamily(
-    "penstock_query_running", "gauge", "1 while a driver or a client runs the query, else 0.", _QUERY
-)
-QUERY_PAUSED = MetricFamily("penstock_query_paused", "gauge", "1 while the query is paused, else 0.", _QUERY)
-QUERY_CYCLES = MetricFamily("penstock_query_cycles", "counter", "Cycles committed.", _QUERY)
-QUERY_FAILED = MetricFamily("penstock_query_failed_cycles", "counter", "Cycles failed.", _QUERY)
-QUERY_EVENTS = MetricFamily("penstock_query_events", "counter", "Events processed by a query.", _QUERY)
-QUERY_OUTPUTS = MetricFamily("penstock_query_output_events", "counter", "Events written by a query.", _QUERY)
-QUERY_WINDOWS = MetricFamily("penstock_query_windows", "counter", "Windows closed by a query.", _QUERY)
-QUERY_LATE = MetricFamily("penstock_query_late_events", "counter", "Events too late for their window.", _QUERY)
-QUERY_DEAD = MetricFamily("penstock_query_dead_letters", "counter", "Events that a query could not process.", _QUERY)
-CYCLE = MetricFamily(
-    "penstock_query_cycle_seconds",
-    "histogram",
+DEAD_LETTERS = gauge("dead_letters", "Dead letters stored.", "queue", "group")
+QUERY_RUNNING = gauge("query_running", "1 while a driver or a client runs the query, else 0.", "query")
+QUERY_PAUSED = gauge("query_paused", "1 while the query is paused, else 0.", "query")
+QUERY_CYCLES = counter("query_cycles", "Cycles committed.", "query")
+QUERY_FAILED = counter("query_failed_cycles", "Cycles failed.", "query")
+QUERY_EVENTS = counter("query_events", "Events processed by a query.", "query")
+QUERY_OUTPUTS = counter("query_output_events", "Events written by a query.", "query")
+QUERY_WINDOWS = counter("query_windows", "Windows closed by a query.", "query")
+QUERY_LATE = counter("query_late_events", "Events too late for their window.", "query")
+QUERY_DEAD = counter("query_dead_letters", "Events that a query could not process.", "query")
+CYCLE = histogram(
+    "query_cycle_seconds",
     "Time from the plan of a cycle to its commit, without the wait for the previous cycle.",
-    _QUERY,
     CYCLE_BUCKETS,
+    "query",
 )
-FRESHNESS = MetricFamily(
-    "penstock_query_freshness_seconds",
-    "histogram",
+FRESHNESS = histogram(
+    "query_freshness_seconds",
     "Time from the append of a cycle's oldest event to the commit that made its result visible.",
-    _QUERY,
     CYCLE_BUCKETS,
+    "query",
 )
-QUERY_COMMIT_AGE = MetricFamily(
-    "penstock_query_last_commit_seconds", "gauge", "Time since the last commit of a query.", _QUERY
+QUERY_COMMIT_AGE = gauge("query_last_commit_seconds", "Time since the last commit of a query.", "query")
+QUERY_WATERMARK_LAG = gauge("query_watermark_lag_seconds", "Time by which the watermark is behind the clock.", "query")
+QUERY_THROUGHPUT = gauge("query_events_per_second", "Events per second processed in the last ten seconds.", "query")
+OPEN_WINDOWS = gauge("query_open_windows", "Open windows of a query.", "query")
+GATE_ALLOWED = counter("gate_allowed_events", "Events released by a query's gates.", "query")
+GATE_WAITING = gauge("gate_waiting_partitions", "Key partitions that a query's gates hold back now.", "query")
+GATE_LONGEST = gauge(
+    "gate_longest_wait_seconds", "Longest time that a key partition has been held back by a query's gates.", "query"
 )
-QUERY_WATERMARK_LAG = MetricFamily(
-    "penstock_query_watermark_lag_seconds", "gauge", "Time by which the watermark is behind the clock.", _QUERY
-)
-QUERY_THROUGHPUT = MetricFamily(
-    "penstock_query_events_per_second", "gauge", "Events per second processed in the last ten seconds.", _QUERY
-)
-OPEN_WINDOWS = MetricFamily("penstock_query_open_windows", "gauge", "Open windows of a query.", _QUERY)
-GATE_ALLOWED = MetricFamily("penstock_gate_allowed_events", "counter", "Events released by a query's gates.", _QUERY)
-GATE_WAITING = MetricFamily(
-    "penstock_gate_waiting_partitions", "gauge", "Key partitions that a query's gates hold back now.", _QUERY
-)
-GATE_LONGEST = MetricFamily(
-    "penstock_gate_longest_wait_seconds",
-    "gauge",
-    "Longest time that a key partition has been held back by a query's gates.",
-    _QUERY,
-)
-SINK_WRITTEN = MetricFamily("penstock_sink_written_events", "counter", "Events written by a sink.", _GROUP)
-SINK_RETRIES = MetricFamily("penstock_sink_retries", "counter", "Failed writes that a sink retried.", _GROUP)
-SINK_BUSY = MetricFamily("penstock_sink_busy", "counter", "Writes that the destination refused as overloaded.", _GROUP)
-SINK_DEAD = MetricFamily(
-    "penstock_sink_dead_letters", "counter", "Events that a sink moved to the dead-letter queue.", _GROUP
-)
-SINK_LOST = MetricFamily(
-    "penstock_sink_lost_events",
-    "counter",
+SINK_WRITTEN = counter("sink_written_events", "Events written by a sink.", "queue", "group")
+SINK_RETRIES = counter("sink_retries", "Failed writes that a sink retried.", "queue", "group")
+SINK_BUSY = counter("sink_busy", "Writes that the destination refused as overloaded.", "queue", "group")
+SINK_DEAD = counter("sink_dead_letters", "Events that a sink moved to the dead-letter queue.", "queue", "group")
+SINK_LOST = counter(
+    "sink_lost_events",
     "Events whose lease expired before a sink wrote them; they are delivered again.",
-    _GROUP,
+    "queue",
+    "group",
 )
-SINK_RUNNING = MetricFamily("penstock_sink_running", "gauge", "1 while a worker runs the sink, else 0.", _GROUP)
-SINK_RESTING = MetricFamily(
-    "penstock_sink_resting", "gauge", "1 while the circuit breaker of the sink is open, else 0.", _GROUP
-)
+SINK_RUNNING = gauge("sink_running", "1 while a worker runs the sink, else 0.", "queue", "group")
+SINK_RESTING = gauge("sink_resting", "1 while the circuit breaker of the sink is open, else 0.", "queue", "group")
 
 #: All metrics of this module.
 DATABASE_FAMILIES = tuple(each for each in list(vars().values()) if isinstance(each, MetricFamily))
@@ -140,7 +118,7 @@ _Samples = dict[MetricFamily, dict[tuple[str, ...], float | HistogramValue]]
 class DatabaseSamples:
     """The result of one set of statements, and whether all of them succeeded."""
 
-    sampled: Mapping[MetricFamily, MetricSamples] = field(default_factory=dict)
+    sampled: Samples = field(default_factory=dict)
     is_complete: bool = False
     seconds: float = 0.0
     #: When it was read, on the monotonic clock; 0 if never.
@@ -179,7 +157,7 @@ class DatabaseMetrics:
             logger.warning("could not read metrics from the database", extra={"reason": type(error).__name__})
             is_complete = False
         now = time.monotonic()
-        sampled = {family: MetricSamples(family, values) for family, values in samples.items() if values}
+        sampled = {family: values for family, values in samples.items() if values}
         self._last = DatabaseSamples(sampled, is_complete, now - begun, now)
         return self._last
 

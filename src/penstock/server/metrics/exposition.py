@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
+from typing import Any, cast
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
@@ -12,42 +13,46 @@ from prometheus_client.registry import Collector, CollectorRegistry
 from penstock.server.metrics import database as database_metrics
 from penstock.server.metrics.counters import PROCESS_FAMILIES, ServerMetrics
 from penstock.server.metrics.database import DATABASE_FAMILIES, DatabaseMetrics
-from penstock.server.metrics.family import HistogramValue, MetricFamily, MetricSamples
+from penstock.server.metrics.family import HistogramValue, LabelledValues, MetricFamily, Samples, gauge
 
-UPTIME = MetricFamily("penstock_uptime_seconds", "gauge", "Time since the server started.")
-WORKERS = MetricFamily("penstock_workers", "gauge", "Live worker processes.")
-THROUGHPUT = MetricFamily(
-    "penstock_events_accepted_per_second", "gauge", "Events accepted per second in the last ten seconds."
-)
-DATABASE = MetricFamily(
-    "penstock_database_reachable", "gauge", "1 if the database answered all statements of this scrape, else 0."
-)
-DATABASE_SECONDS = MetricFamily(
-    "penstock_database_scrape_seconds", "gauge", "Time that the database took for the statements of a scrape."
-)
+UPTIME = gauge("uptime_seconds", "Time since the server started.")
+WORKERS = gauge("workers", "Live worker processes.")
+THROUGHPUT = gauge("events_accepted_per_second", "Events accepted per second in the last ten seconds.")
+DATABASE = gauge("database_reachable", "1 if the database answered all statements of this scrape, else 0.")
+DATABASE_SECONDS = gauge("database_scrape_seconds", "Time that the database took for the statements of a scrape.")
 
+_PROMETHEUS_TYPES = {
+    "counter": CounterMetricFamily,
+    "gauge": GaugeMetricFamily,
+    "histogram": HistogramMetricFamily,
+}
 ALL_FAMILIES = (UPTIME, WORKERS, THROUGHPUT, DATABASE, DATABASE_SECONDS, *PROCESS_FAMILIES, *DATABASE_FAMILIES)
 
 
 class MetricsSnapshot:
-    def __init__(self, samples: Iterable[MetricSamples]) -> None:
-        self._samples = {each.family: each for each in samples}
+    def __init__(self, samples: Samples) -> None:
+        self.samples = samples
 
-    def __getitem__(self, family: MetricFamily) -> MetricSamples:
-        return self._samples.get(family) or MetricSamples(family)
-
-    def __iter__(self) -> Iterator[MetricSamples]:
-        return iter(self._samples.values())
+    def __getitem__(self, family: MetricFamily) -> LabelledValues:
+        return self.samples.get(family, {})
 
     def restrict(self, can_see: Callable[[str], bool]) -> MetricsSnapshot:
         """Return a snapshot for a caller limited to some queues: no series of other queues, and none of queries."""
         return MetricsSnapshot(
-            MetricSamples(each.family, _visible(each, can_see)) for each in self if "query" not in each.family.labels
+            {
+                family: {
+                    labels: value
+                    for labels, value in values.items()
+                    if "queue" not in family.labels or can_see(labels[family.labels.index("queue")])
+                }
+                for family, values in self.samples.items()
+                if "query" not in family.labels
+            }
         )
 
     def total(self, family: MetricFamily) -> float:
         """Return the sum over all series of a metric; histograms do not count."""
-        return sum(value for value in self[family].samples.values() if not isinstance(value, HistogramValue))
+        return sum(value for value in self[family].values() if not isinstance(value, HistogramValue))
 
 
 async def take_snapshot(process: ServerMetrics, database: DatabaseMetrics) -> MetricsSnapshot:
@@ -61,21 +66,8 @@ async def take_snapshot(process: ServerMetrics, database: DatabaseMetrics) -> Me
         DATABASE_SECONDS: stored.seconds,
     }
     return MetricsSnapshot(
-        [
-            *[MetricSamples(family, {(): value}) for family, value in server.items()],
-            *process.collect(),
-            *stored.sampled.values(),
-        ]
+        {**{family: {(): value} for family, value in server.items()}, **process.collect(), **stored.sampled}
     )
-
-
-def _visible(
-    samples: MetricSamples, can_see: Callable[[str], bool]
-) -> Mapping[tuple[str, ...], float | HistogramValue]:
-    if "queue" not in samples.family.labels:
-        return samples.samples
-    index = samples.family.labels.index("queue")
-    return {labels: value for labels, value in samples.samples.items() if can_see(labels[index])}
 
 
 def render_text(snapshot: MetricsSnapshot, accept: str) -> tuple[bytes, str]:
@@ -94,36 +86,27 @@ class _SnapshotCollector(Collector):
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        for samples in self._snapshot:
-            yield _to_prometheus(samples)
+        for family, values in self._snapshot.samples.items():
+            yield _to_prometheus(family, values)
 
 
-def _to_prometheus(samples: MetricSamples) -> Metric:
-    family = samples.family
-    if family.kind == "histogram":
-        histogram = HistogramMetricFamily(family.name, family.help, labels=family.labels)
-        names = [*(f"{bound:g}" for bound in family.bounds), "+Inf"]
-        for labels, value in samples.samples.items():
-            if isinstance(value, HistogramValue):
-                buckets = list(zip(names, accumulate(value.counts), strict=True))
-                histogram.add_metric(labels, buckets, sum_value=value.sum)
-        return histogram
-    metric: CounterMetricFamily | GaugeMetricFamily = (
-        CounterMetricFamily(family.name, family.help, labels=family.labels)
-        if family.kind == "counter"
-        else GaugeMetricFamily(family.name, family.help, labels=family.labels)
-    )
-    for labels, value in samples.samples.items():
-        if not isinstance(value, HistogramValue):
+def _to_prometheus(family: MetricFamily, values: LabelledValues) -> Metric:
+    metric: Any = _PROMETHEUS_TYPES[family.kind](family.name, family.help, labels=family.labels)
+    bounds = [*(f"{bound:g}" for bound in family.bounds), "+Inf"]
+    for labels, value in values.items():
+        if isinstance(value, HistogramValue):
+            buckets = list(zip(bounds, accumulate(value.counts), strict=True))
+            metric.add_metric(labels, buckets, sum_value=value.sum)
+        else:
             metric.add_metric(labels, value)
-    return metric
+    return cast(Metric, metric)
 
 
 def queue_depths(snapshot: MetricsSnapshot) -> dict[str, int]:
     """Return for each queue the lag of the slowest group that counts for its depth."""
-    depths = {queue: 0 for (queue,) in snapshot[database_metrics.QUEUE_DEPTH].samples}
-    counts = snapshot[database_metrics.GROUP_COUNTS].samples
-    for (queue, group), lag in snapshot[database_metrics.GROUP_LAG].samples.items():
+    depths = {queue: 0 for (queue,) in snapshot[database_metrics.QUEUE_DEPTH]}
+    counts = snapshot[database_metrics.GROUP_COUNTS]
+    for (queue, group), lag in snapshot[database_metrics.GROUP_LAG].items():
         if counts.get((queue, group)) and not isinstance(lag, HistogramValue):
             depths[queue] = max(depths.get(queue, 0), int(lag))
     return depths

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 MetricKind: TypeAlias = Literal["counter", "gauge", "histogram"]
@@ -42,9 +42,18 @@ class HistogramValue:
     sum: float
 
 
-@dataclass(slots=True)
-class MetricSamples:
-    """The values of one metric by label values."""
+#: The values of metrics by label values.
+LabelledValues: TypeAlias = Mapping[tuple[str, ...], float | HistogramValue]
+Samples: TypeAlias = Mapping[MetricFamily, LabelledValues]
 
-    family: MetricFamily
-    samples: Mapping[tuple[str, ...], float | HistogramValue] = field(default_factory=dict)
+
+def counter(name: str, help: str, *labels: str) -> MetricFamily:
+    return MetricFamily(f"penstock_{name}", "counter", help, labels)
+
+
+def gauge(name: str, help: str, *labels: str) -> MetricFamily:
+    return MetricFamily(f"penstock_{name}", "gauge", help, labels)
+
+
+def histogram(name: str, help: str, bounds: tuple[float, ...], *labels: str) -> MetricFamily:
+    return MetricFamily(f"penstock_{name}", "histogram", help, labels, bounds)

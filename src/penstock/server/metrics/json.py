@@ -111,8 +111,8 @@ def processor_totals(snapshot: MetricsSnapshot) -> MetricTotals:
     """
     queues = {
         queue
-        for queue, group in snapshot[database_metrics.GROUP_LAG].samples
-        if (group,) in snapshot[database_metrics.QUERY_RUNNING].samples
+        for queue, group in snapshot[database_metrics.GROUP_LAG]
+        if (group,) in snapshot[database_metrics.QUERY_RUNNING]
     }
     accepted, shed = (
         sum(int(_number(snapshot, family, queue) or 0) for queue in queues)
@@ -125,7 +125,7 @@ def processor_totals(snapshot: MetricsSnapshot) -> MetricTotals:
 
 def server_details(snapshot: MetricsSnapshot) -> MetricDetails:
     dead_letters: dict[str, int] = {}
-    for queue, group in snapshot[database_metrics.DEAD_LETTERS].samples:
+    for queue, group in snapshot[database_metrics.DEAD_LETTERS]:
         count = int(_number(snapshot, database_metrics.DEAD_LETTERS, queue, group) or 0)
         dead_letters[queue] = dead_letters.get(queue, 0) + count
     return MetricDetails(
@@ -141,11 +141,11 @@ def server_details(snapshot: MetricsSnapshot) -> MetricDetails:
         ],
         groups=[
             GroupMetrics(queue=queue, group=group, **_annotated_fields(GroupMetrics, snapshot, queue, group))
-            for queue, group in sorted(snapshot[database_metrics.GROUP_LAG].samples)
+            for queue, group in sorted(snapshot[database_metrics.GROUP_LAG])
         ],
         queries=[
             QueryMetrics(name=query, **_annotated_fields(QueryMetrics, snapshot, query))
-            for (query,) in sorted(snapshot[database_metrics.QUERY_RUNNING].samples)
+            for (query,) in sorted(snapshot[database_metrics.QUERY_RUNNING])
         ],
     )
 
@@ -186,7 +186,7 @@ def _metric_fields(struct: type[msgspec.Struct]) -> list[tuple[str, Any, MetricF
 
 def _number(snapshot: MetricsSnapshot, family: MetricFamily, *labels: str) -> float | None:
     """Return the value of a series; of a histogram, the mean."""
-    value = snapshot[family].samples.get(labels)
+    value = snapshot[family].get(labels)
     if not isinstance(value, HistogramValue):
         return value
     count = sum(value.counts)

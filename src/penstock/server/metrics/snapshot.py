@@ -46,13 +46,11 @@ class OverviewSnapshot:
 
     def values(self, family: MetricFamily) -> LabelValues:
         """Return the values of a metric, which is no histogram, by its labels."""
-        sampled = self.samples.sampled.get(family)
-        return {} if sampled is None else cast(LabelValues, sampled.samples)
+        return cast(LabelValues, self.samples.sampled.get(family, {}))
 
     def histograms(self, family: MetricFamily) -> Mapping[tuple[str, ...], HistogramValue]:
         """Return the histograms of a metric by its labels."""
-        sampled = self.samples.sampled.get(family)
-        return {} if sampled is None else cast(Mapping[tuple[str, ...], HistogramValue], sampled.samples)
+        return cast(Mapping[tuple[str, ...], HistogramValue], self.samples.sampled.get(family, {}))
 
     def events_read(self) -> LabelValues:
         """Return the number of events that each group has read, by queue and group."""
