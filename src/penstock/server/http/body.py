@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 
-from penstock.server.http.decompress import NoCompression, create_decompressor
+from penstock.server.http.decompress import Decompressor
 from penstock.server.http.errors import Problem
 from penstock.server.http.memory_budget import BudgetReservation
 from penstock.server.http.request import HttpRequest
@@ -34,7 +34,7 @@ class RequestBody:
     ) -> None:
         self._stream = request.stream()
         self._request = request
-        self._decompressor = create_decompressor(encoding)
+        self._decompressor = Decompressor(encoding)
         #: Decompressed data of the last network chunk that was not consumed yet.
         self._pending: Iterator[bytes] = iter(())
         self._reservation = reservation
@@ -47,7 +47,7 @@ class RequestBody:
         self._size = 0
         self._expects_continue = request.headers.get("expect", "").lower() == "100-continue"
         announced = request.headers.get("content-length", "")
-        if announced.isdecimal() and isinstance(self._decompressor, NoCompression) and int(announced) > limit:
+        if announced.isdecimal() and encoding is None and int(announced) > limit:
             raise self._too_large()
 
     def reserve(self, size: int) -> None:

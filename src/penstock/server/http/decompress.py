@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Any
 
 import zstandard
 from starlette.datastructures import Headers
@@ -20,79 +20,51 @@ _MAX_WINDOW_BYTES = 8 << 20
 _ZSTD_INPUT_BYTES = 512
 
 
-class Decompressor(Protocol):
+class Decompressor:
+    """Decompresses consecutive gzip members or zstd frames; without an encoding it passes data on."""
+
+    def __init__(self, encoding: str | None) -> None:
+        self.encoding = encoding
+        #: The gzip member or zstd frame that is read: a decompression object of zlib or zstandard.
+        self._member: Any = None
+
     def feed(self, data: bytes) -> Iterator[bytes]:
         """Yield the output for more input."""
+        if self.encoding is None:
+            yield data
+            return
+        step = _ZSTD_INPUT_BYTES if self.encoding == "zstd" else len(data)
+        for start in range(0, len(data), step):
+            yield from self._decompress(data[start : start + step])
 
     def finish(self) -> None:
-        """Raise a problem if the body is truncated."""
+        """Raise a problem if the compressed data is truncated. Without compression, the HTTP parser notices that."""
+        if self._member is not None:
+            raise Problem("invalid-encoding", f"the {self.encoding} data of the body is truncated")
 
-
-class NoCompression:
-    def feed(self, data: bytes) -> Iterator[bytes]:
-        yield data
-
-    def finish(self) -> None:
-        """Do nothing: the HTTP parser notices a truncated body."""
-
-
-class GzipDecompressor:
-    """Decompresses consecutive gzip members."""
-
-    def __init__(self) -> None:
-        self._member: zlib._Decompress | None = None
-
-    def feed(self, data: bytes) -> Iterator[bytes]:
+    def _decompress(self, data: bytes) -> Iterator[bytes]:
         while data:
             if self._member is None:
-                self._member = zlib.decompressobj(wbits=31)
+                self._member = _create_member(self.encoding)
+            member = self._member
             try:
-                output = self._member.decompress(data, _OUTPUT_BYTES)
-            except zlib.error as error:
-                raise _damaged("gzip", error) from None
+                if self.encoding == "zstd":
+                    output, data = member.decompress(data), b""
+                else:
+                    output = member.decompress(data, _OUTPUT_BYTES)
+                    data = member.unconsumed_tail
+            except (zlib.error, zstandard.ZstdError) as error:
+                raise Problem("invalid-encoding", f"the body is not valid {self.encoding}: {error}") from None
             if output:
                 yield output
-            if self._member.eof:
-                data, self._member = self._member.unused_data, None
-            else:
-                data = self._member.unconsumed_tail
-
-    def finish(self) -> None:
-        if self._member is not None:
-            raise _truncated("gzip")
+            if member.eof:
+                data, self._member = member.unused_data, None
 
 
-class ZstdDecompressor:
-    """Decompresses consecutive zstd frames."""
-
-    def __init__(self) -> None:
-        self._frame: zstandard.ZstdDecompressionObj | None = None
-
-    def feed(self, data: bytes) -> Iterator[bytes]:
-        for start in range(0, len(data), _ZSTD_INPUT_BYTES):
-            step = data[start : start + _ZSTD_INPUT_BYTES]
-            while step:
-                if self._frame is None:
-                    self._frame = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW_BYTES).decompressobj()
-                try:
-                    output = self._frame.decompress(step)
-                except zstandard.ZstdError as error:
-                    raise _damaged("zstd", error) from None
-                if output:
-                    yield output
-                step = b""
-                if self._frame.eof:
-                    step, self._frame = self._frame.unused_data, None
-
-    def finish(self) -> None:
-        if self._frame is not None:
-            raise _truncated("zstd")
-
-
-def create_decompressor(encoding: str | None) -> Decompressor:
-    if encoding is None:
-        return NoCompression()
-    return GzipDecompressor() if encoding == "gzip" else ZstdDecompressor()
+def _create_member(encoding: str | None) -> Any:
+    if encoding == "gzip":
+        return zlib.decompressobj(wbits=31)
+    return zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW_BYTES).decompressobj()
 
 
 def content_encoding(headers: Headers) -> str | None:
@@ -112,11 +84,3 @@ def content_encoding(headers: Headers) -> str | None:
             {"Accept-Encoding": supported},
         )
     return encodings[0]
-
-
-def _damaged(encoding: str, error: Exception) -> Problem:
-    return Problem("invalid-encoding", f"the body is not valid {encoding}: {error}")
-
-
-def _truncated(encoding: str) -> Problem:
-    return Problem("invalid-encoding", f"the {encoding} data of the body is truncated")
