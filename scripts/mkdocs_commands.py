@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer.main
 
 from penstock.cli.app import app
-from penstock.cli.command import shared_options
+from penstock.cli.session import SharedOptions
 
 if TYPE_CHECKING:
     from mkdocs.structure.pages import Page
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _PAGE = "reference/command-line.md"
 _MARKUP = re.compile(r"(?<!\\)\[/?[a-z ]+\]")
 # Options that typer adds, and those that every command has.
-_ELSEWHERE = {"help", "install_completion", "show_completion", *shared_options.__annotations__}
+_ELSEWHERE = {"help", "install_completion", "show_completion", *SharedOptions.__annotations__}
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
@@ -28,7 +28,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     if page.file.src_uri != _PAGE:
         return markdown
     root: Any = typer.main.get_command(app)
-    shared = [each for each in root.params if each.name in shared_options.__annotations__]
+    shared = [each for each in root.params if each.name in SharedOptions.__annotations__]
     markdown = markdown.replace("<!-- shared options -->", "\n".join(_table("option", shared)))
     return markdown.replace("<!-- commands -->", "\n".join(_tree(root, "penstock", 2)))
 

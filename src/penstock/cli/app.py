@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from inspect import Parameter
 from typing import Annotated, Any
 
 import typer
@@ -12,15 +13,9 @@ from typer.core import TyperGroup
 from penstock.cli.command import (
     EXIT_CODES,
     FAILED,
-    DatabaseUrl,
-    DataDir,
-    Json,
-    Quiet,
-    Server,
-    Verbose,
     command,
     hide_flag_values,
-    shared_options,
+    set_options,
 )
 from penstock.cli.commands import (
     console,
@@ -41,7 +36,7 @@ from penstock.cli.commands import (
     sql,
 )
 from penstock.cli.output import Output
-from penstock.cli.session import CommandSession
+from penstock.cli.session import CommandSession, SharedOptions
 
 
 class PenstockGroup(TyperGroup):
@@ -98,48 +93,25 @@ app = typer.Typer(
     # Rich tracebacks print local variables, which may hold passwords of connection strings.
     pretty_exceptions_enable=False,
 )
-for sub_app, name in (
-    (queue.app, "queue"),
-    (group.app, "group"),
-    (dlq.app, "dlq"),
-    (query.app, "query"),
-    (source.app, "source"),
-    (sink.app, "sink"),
-    (rule.app, "rule"),
-    (gate.app, "gate"),
-    (key.app, "key"),
-    (db.app, "db"),
-):
-    sub_app.callback(invoke_without_command=True)(_print_help_without_command)
-    app.add_typer(sub_app, cls=PenstockGroup, name=name)
-run.register(app)
-sql.register(app)
-serve.register(app)
-console.register(app)
-source.register(app)
+for module in (queue, group, dlq, query, source, sink, rule, gate, key, db):
+    module.app.callback(invoke_without_command=True)(_print_help_without_command)
+    app.add_typer(module.app, cls=PenstockGroup, name=module.__name__.rpartition(".")[2])
+for module in (run, sql, serve, console, source, demo, prepare):
+    app.registered_commands += module.root.registered_commands
 
 
-@app.callback()
-def root(
-    ctx: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
-    database_url: DatabaseUrl = None,
-    data_dir: DataDir = None,
-    json: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-    server: Server = None,
-) -> None:
+def root(ctx: typer.Context, version: bool, **shared: Any) -> None:
     """Live aggregates and durable event queues on the PostgreSQL you already run."""
-    ctx.obj = shared_options(database_url, data_dir, json, quiet, verbose, server)
+    ctx.obj = SharedOptions(**shared)
     if version:
-        _print_version(Output(json=json))
+        _print_version(Output(json=ctx.obj.json))
         raise typer.Exit()
     _print_help_without_command(ctx)
 
 
-demo.register(app)
-prepare.register(app)
+_version = Annotated[bool, typer.Option("--version", help="Print the version.")]
+set_options(root, [Parameter("version", Parameter.KEYWORD_ONLY, default=False, annotation=_version)])
+app.callback()(root)
 
 
 command(

@@ -6,9 +6,8 @@ import contextlib
 import inspect
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from functools import partial, wraps
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from functools import wraps
+from typing import TYPE_CHECKING, Any, get_args
 
 import typer
 from typer.core import TyperCommand
@@ -29,53 +28,6 @@ _PARAMETERS = {"subscription_from": "begin"}
 EXIT_CODES = (
     "Exit codes: 0 success, 1 failure, 2 invalid usage, 3 not found, 4 database or server unavailable, 130 interrupted."
 )
-
-_option: Any = partial(typer.Option, rich_help_panel="Shared options")
-
-DatabaseUrl = Annotated[
-    str | None,
-    _option(
-        "--database-url",
-        metavar="URL",
-        help="The PostgreSQL database. Default: PENSTOCK_DATABASE_URL, DATABASE_URL or PGHOST, "
-        "otherwise the embedded PostgreSQL.",
-        show_default=False,
-    ),
-]
-Server = Annotated[
-    str | None,
-    _option(
-        "--server",
-        metavar="URL",
-        help="Use this Penstock server instead of a database, like PENSTOCK_URL. PENSTOCK_API_KEY holds the API key.",
-        show_default=False,
-    ),
-]
-DataDir = Annotated[
-    Path | None,
-    _option(
-        "--data-dir",
-        metavar="DIRECTORY",
-        help="Use the embedded PostgreSQL in this directory. Overrides the environment.",
-        show_default=False,
-    ),
-]
-Json = Annotated[bool, _option("--json", help="Print JSON: one document, or one line per event in lists of events.")]
-Quiet = Annotated[bool, _option("--quiet", "-q", help="Print results and errors only.")]
-Verbose = Annotated[bool, _option("--verbose", "-v", help="Print log messages and the causes of errors.")]
-
-
-def shared_options(
-    database_url: DatabaseUrl = None,
-    data_dir: DataDir = None,
-    json: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-    server: Server = None,
-) -> SharedOptions:
-    """Return the values of the options that every command has."""
-    return SharedOptions(database_url, data_dir, json, quiet, verbose, server)
-
 
 CommandBody = Callable[..., Awaitable[None] | None]
 
@@ -100,36 +52,44 @@ def command(
     name: str,
     *,
     examples: Sequence[str],
-    options: Callable[..., Any] | None = None,
+    options: Callable[..., Any] | Sequence[inspect.Parameter] = (),
 ) -> Callable[[CommandBody], CommandBody]:
     """Register a function, which may be asynchronous, as a command. Its first argument is a :class:`CommandSession`.
 
-    ``options`` is a function whose parameters become options of the command too. The command receives their values
-    in ``**options``.
+    ``options`` are parameters, or a function with parameters, that become options of the command too. The command
+    receives their values in ``**options``.
     """
 
     def register(body: CommandBody) -> CommandBody:
-        # Lazy annotations are strings. They are resolved before they move to another function.
-        parameters = list(inspect.signature(body, eval_str=True).parameters.values())[1:]
-        own = [parameter for parameter in parameters if parameter.kind is not inspect.Parameter.VAR_KEYWORD]
-        extra = [] if options is None else list(inspect.signature(options, eval_str=True).parameters.values())
-        shared = list(inspect.signature(shared_options, eval_str=True).parameters.values())
-        flags = {parameter.name: _flag(parameter) for parameter in (*own, *extra)}
-        context = inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+        parameters = [*_parameters(body)[1:], *(_parameters(options) if callable(options) else options)]
+        flags = {parameter.name: _flag(parameter) for parameter in parameters}
 
         @wraps(body)
         def run(ctx: typer.Context, **values: Any) -> None:
-            chosen = shared_options(**{option.name: values.pop(option.name) for option in shared})
+            chosen = SharedOptions(**{option: values.pop(option) for option in SharedOptions.__annotations__})
             _run(body, chosen.override(ctx.find_object(SharedOptions) or SharedOptions()), values, flags)
 
-        keywords = [option.replace(kind=inspect.Parameter.KEYWORD_ONLY) for option in (*own, *extra, *shared)]
-        run.__signature__ = inspect.Signature([context, *keywords])  # type: ignore[attr-defined]  # read by typer
-        run.__annotations__ = {option.name: option.annotation for option in (context, *keywords)}
-        del run.__wrapped__  # typer must see the signature above
+        del run.__wrapped__  # typer must see the signature of run
+        set_options(run, parameters)
         app.command(name, cls=PenstockCommand, epilog=_epilog(examples))(run)
         return body
 
     return register
+
+
+def set_options(callback: Callable[..., None], parameters: Sequence[inspect.Parameter]) -> None:
+    """Let typer see these parameters and the shared options in place of ``**values`` of a callback."""
+    context = inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+    options = [*parameters, *_parameters(SharedOptions)]
+    keywords = [option.replace(kind=inspect.Parameter.KEYWORD_ONLY) for option in options]
+    callback.__signature__ = inspect.Signature([context, *keywords])  # type: ignore[attr-defined]  # read by typer
+    callback.__annotations__ = {option.name: option.annotation for option in (context, *keywords)}
+
+
+def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    # Lazy annotations are strings. They are resolved before they move to another function.
+    parameters = inspect.signature(function, eval_str=True).parameters.values()
+    return [parameter for parameter in parameters if parameter.kind is not inspect.Parameter.VAR_KEYWORD]
 
 
 def _epilog(examples: Sequence[str]) -> str:

@@ -6,8 +6,9 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from penstock.log.log import Log
     from penstock.log.queue import Queue
 
+_option: Any = partial(typer.Option, rich_help_panel="Shared options")
+
 #: Shorter than the default of other clients, because a person waits.
 _RETRY_SECONDS = 10.0
 
@@ -27,12 +30,40 @@ _RETRY_SECONDS = 10.0
 class SharedOptions:
     """The values of the options that every command has."""
 
-    database_url: str | None = None
-    data_dir: Path | None = None
-    json: bool = False
-    quiet: bool = False
-    verbose: bool = False
-    server: str | None = None
+    database_url: Annotated[
+        str | None,
+        _option(
+            "--database-url",
+            metavar="URL",
+            help="The PostgreSQL database. Default: PENSTOCK_DATABASE_URL, DATABASE_URL or PGHOST, "
+            "otherwise the embedded PostgreSQL.",
+            show_default=False,
+        ),
+    ] = None
+    data_dir: Annotated[
+        Path | None,
+        _option(
+            "--data-dir",
+            metavar="DIRECTORY",
+            help="Use the embedded PostgreSQL in this directory. Overrides the environment.",
+            show_default=False,
+        ),
+    ] = None
+    json: Annotated[
+        bool, _option("--json", help="Print JSON: one document, or one line per event in lists of events.")
+    ] = False
+    quiet: Annotated[bool, _option("--quiet", "-q", help="Print results and errors only.")] = False
+    verbose: Annotated[bool, _option("--verbose", "-v", help="Print log messages and the causes of errors.")] = False
+    server: Annotated[
+        str | None,
+        _option(
+            "--server",
+            metavar="URL",
+            help="Use this Penstock server instead of a database, like PENSTOCK_URL. PENSTOCK_API_KEY holds the API "
+            "key.",
+            show_default=False,
+        ),
+    ] = None
 
     def override(self, root: SharedOptions) -> SharedOptions:
         """Merge these options, given after the command, with those given before it. These take precedence."""

@@ -19,15 +19,12 @@ if TYPE_CHECKING:
     from penstock.server.settings import ServerSettings
 
 
-def register(app: typer.Typer) -> None:
-    examples = [
-        "penstock console",
-        "penstock console --port 8081",
-        "penstock console --host 0.0.0.0",
-    ]
-    command(app, "console", examples=examples)(console)
+root = typer.Typer()
 
 
+@command(
+    root, "console", examples=["penstock console", "penstock console --port 8081", "penstock console --host 0.0.0.0"]
+)
 def console(
     session: CommandSession,
     host: Annotated[str | None, typer.Option(help="The address to listen on.", show_default="127.0.0.1")] = None,

@@ -16,16 +16,19 @@ _option: Any = partial(typer.Option, rich_help_panel="Demo of everything")
 _log_option: Any = partial(typer.Option, rich_help_panel="Demo of the log")
 
 
-def register(app: typer.Typer) -> None:
-    examples = [
+root = typer.Typer()
+
+
+@command(
+    root,
+    "demo",
+    examples=[
         "penstock demo",
         "penstock demo --duration 120 --rate 500",
         "penstock demo --headless --json",
         "penstock demo log --speed 3",
-    ]
-    command(app, "demo", examples=examples)(demo)
-
-
+    ],
+)
 async def demo(
     session: CommandSession,
     what: Annotated[

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from penstock.engine.spark.java import Java
 
 
-def register(app: typer.Typer) -> None:
-    command(app, "prepare", examples=["penstock prepare", "penstock prepare --quiet"])(prepare)
+root = typer.Typer()
 
 
+@command(root, "prepare", examples=["penstock prepare", "penstock prepare --quiet"])
 async def prepare(session: CommandSession) -> None:
     """Make Spark start faster: run a small pipeline and archive the Java classes that it loads.
 

@@ -10,10 +10,11 @@ import typer
 
 from penstock.cli.command import command
 from penstock.cli.completion import queue_names
-from penstock.cli.queue_options import parse_queue_options, queue_changes, queue_options, show_option
+from penstock.cli.queue_options import QUEUE_CHANGES, QUEUE_OPTIONS, parse_queue_options
 from penstock.cli.session import CommandSession, find_queue
 from penstock.cli.times import format_time
 from penstock.core.formatting import number, size
+from penstock.log.options import format_option
 
 if TYPE_CHECKING:
     from penstock.cli.output import Output
@@ -79,7 +80,7 @@ async def list_queues(session: CommandSession) -> None:
         "penstock queue create clicks --by hash --partitions 16 --retention-seconds 604800",
         "penstock queue create emails --retry-limit 5 --retry-delay-ms 30000",
     ],
-    options=queue_options,
+    options=QUEUE_OPTIONS,
 )
 async def create(
     session: CommandSession,
@@ -144,7 +145,7 @@ def _show(out: Output, info: QueueInfo, partitions: Sequence[Partition]) -> None
             *([("shed", f"{number(totals.shed)} events, because the queue was full")] if totals.shed else []),
         ],
     )
-    out.fields("Options", [(name, show_option(value)) for name, value in json_output.queue_options(queue).items()])
+    out.fields("Options", [(name, format_option(value)) for name, value in json_output.queue_options(queue).items()])
     if partitions:
         rows = [
             (partition.name, number(partition.end - partition.first), number(partition.first), number(partition.end))
@@ -309,7 +310,7 @@ async def tail(
         "penstock queue configure orders --lease-seconds 60 --retry-limit 5",
         "penstock queue configure orders --retention-seconds none",
     ],
-    options=queue_changes,
+    options=QUEUE_CHANGES,
 )
 async def configure(session: CommandSession, name: QueueName, **options: Any) -> None:
     """Change options of a queue. Options that are not given keep their value."""
@@ -326,7 +327,7 @@ async def configure(session: CommandSession, name: QueueName, **options: Any) ->
         session.out.document(json_output.queue_summary(queue))
         return
     changed = [
-        f"{option}: {show_option(before[option])} → {show_option(value)}"
+        f"{option}: {format_option(before[option])} → {format_option(value)}"
         for option, value in after.items()
         if value != before[option]
     ]

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from penstock.cli.program_loader import Program
     from penstock.engine.stream import Stream
 
+root = typer.Typer()
 _spark_option: Any = partial(typer.Option, rich_help_panel="Spark")
 _metrics_option: Any = partial(typer.Option, rich_help_panel="Metrics")
 _stream_option: Any = partial(typer.Option, rich_help_panel="Streams that the file defines but does not run")
@@ -120,21 +121,18 @@ def run_options(
     return {name: value for name, value in values.items() if value is not None}
 
 
-def register(app: typer.Typer) -> None:
-    command(
-        app,
-        "run",
-        examples=[
-            "penstock run app.py",
-            "penstock run app.py --query totals=orders_5s --from 2h",
-            "penstock run app.py --metrics-port 9090",
-            "penstock run app.py --master spark://10.0.0.5:7077 --conf spark.executor.memory=4g",
-            "penstock run backfill.py --available-now --flush -- --day 2026-01-31",
-        ],
-        options=run_options,
-    )(run)
-
-
+@command(
+    root,
+    "run",
+    examples=[
+        "penstock run app.py",
+        "penstock run app.py --query totals=orders_5s --from 2h",
+        "penstock run app.py --metrics-port 9090",
+        "penstock run app.py --master spark://10.0.0.5:7077 --conf spark.executor.memory=4g",
+        "penstock run backfill.py --available-now --flush -- --day 2026-01-31",
+    ],
+    options=run_options,
+)
 def run(
     session: CommandSession,
     file: Annotated[

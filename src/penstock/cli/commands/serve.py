@@ -13,6 +13,7 @@ from penstock.cli.command import command
 from penstock.cli.commands.console import run_console_process
 from penstock.cli.session import CommandSession
 
+root = typer.Typer()
 _auth_option: Any = partial(typer.Option, rich_help_panel="Authentication")
 
 
@@ -81,16 +82,17 @@ def server_options(
     """The options of the server. Each is a field of ServerSettings, apart from the plural of repeated options."""
 
 
-def register(app: typer.Typer) -> None:
-    examples = [
+@command(
+    root,
+    "serve",
+    examples=[
         "penstock serve",
         "penstock serve --port 8080 --workers 2",
         "penstock serve --console",
         "penstock serve --host 0.0.0.0 --tls-cert server.pem --tls-key server.key",
-    ]
-    command(app, "serve", examples=examples, options=server_options)(serve)
-
-
+    ],
+    options=server_options,
+)
 def serve(
     session: CommandSession,
     console: Annotated[bool, typer.Option("--console", help="Also run the console, in its own process.")] = False,

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from penstock.sources.base import Source
     from penstock.sources.simulate import Traffic
 
+root = typer.Typer()
 app = typer.Typer(help="Sources: push the contents of files and tables to a queue, exactly once.")
 
 #: The shortest pause between two pushes of a simulation.
@@ -190,15 +191,15 @@ async def _run_source(session: CommandSession, queue: str, source: Source, optio
             )
 
 
-def register(root: typer.Typer) -> None:
-    examples = [
+@command(
+    root,
+    "simulate",
+    examples=[
         "penstock simulate sensors",
         "penstock simulate clicks --rate 500 --keys 20 --duration 60 --spikes 0.1",
         "penstock simulate orders --queue orders --bad 0.01 --late 0.05 --duplicates 0.02 --server https://host:6632",
-    ]
-    command(root, "simulate", examples=examples)(simulate)
-
-
+    ],
+)
 async def simulate(
     session: CommandSession,
     kind: Annotated[str, typer.Argument(metavar="KIND", help="sensors, clicks or orders.")],

@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from penstock.stream.statements.application import Application
 
 
-def register(app: typer.Typer) -> None:
-    command(
-        app,
-        "sql",
-        examples=[
-            "penstock sql pipeline.sql --check",
-            "penstock sql pipeline.sql",
-            "penstock sql pipeline.sql --available-now --flush",
-        ],
-        options=run_options,
-    )(sql)
+root = typer.Typer()
 
 
+@command(
+    root,
+    "sql",
+    examples=[
+        "penstock sql pipeline.sql --check",
+        "penstock sql pipeline.sql",
+        "penstock sql pipeline.sql --available-now --flush",
+    ],
+    options=run_options,
+)
 def sql(
     session: CommandSession,
     file: Annotated[
