@@ -41,15 +41,8 @@ HEADER = '''\
 
 from __future__ import annotations
 
-from penstock.client.sync_bridge import SyncBridge, SyncWrapper, blocking, sync_docstring, wrapping
+from penstock.client.sync_bridge import SyncWrapper, blocking, constructed_by, sync_docstring, wrapping
 '''
-
-ROOT_DOCSTRING = """
-
-    Open one client and share it between all threads: concurrent calls go to the database in one batch. An interrupt
-    (Ctrl-C) ends a call that waits. A client does not work in a forked child: open one in each process, after forking.
-
-    Args:"""
 
 
 def generate() -> str:
@@ -75,15 +68,9 @@ def _copy_imports(trees: dict[str, ast.Module]) -> list[str]:
 
 
 def _generate_class(node: ast.ClassDef) -> str:
-    lines = [f"class Sync{node.name}(SyncWrapper[{node.name}]):"]
+    lines = [f"class Sync{node.name}(SyncWrapper[{node.name}]):", f"    __doc__ = sync_docstring({node.name})"]
     if node.name == ROOT:
-        docstring = _to_sync(ast.get_docstring(node, clean=False) or "").replace("\n\n    Args:", ROOT_DOCSTRING, 1)
-        docstring = re.sub(
-            r"\n\n    Open one client and share it between all tasks.*?(?=\n\n)", "", docstring, flags=re.DOTALL
-        )
-        lines.append(f'    """{docstring}"""')
-    else:
-        lines.append(f"    __doc__ = sync_docstring({node.name})")
+        lines += [f"    @constructed_by({ROOT})", "    def __init__(self) -> None: ..."]
     for part, following in zip(node.body, [*node.body[1:], None], strict=True):
         if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
             lines += _generate_property(part.target.id, ast.unparse(part.annotation), following)
@@ -103,7 +90,7 @@ def _generate_property(name: str, annotation: str, following: ast.stmt | None) -
 
 def _generate_member(owner: str, node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
     name = node.name
-    if name.startswith("_") and name not in ("__aenter__", "__aexit__") and (owner, name) != (ROOT, "__init__"):
+    if name.startswith("_") and name not in ("__aenter__", "__aexit__"):
         return []
     returns = "" if node.returns is None else ast.unparse(node.returns)
     is_async = isinstance(node, ast.AsyncFunctionDef)
@@ -128,8 +115,6 @@ def _generate_method(owner: str, node: ast.FunctionDef | ast.AsyncFunctionDef, r
 
 
 def _generate_body(owner: str, node: ast.FunctionDef | ast.AsyncFunctionDef, returns: str, call: str) -> list[str]:
-    if node.name == "__init__":
-        return [f"super().__init__({owner}({_call_arguments(node.args)}), SyncBridge())"]
     if isinstance(node, ast.AsyncFunctionDef):
         # open and close of the root class start and stop the event loop.
         runner = "run"

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -14,9 +13,8 @@ from penstock.client.gates import GateHandle
 from penstock.client.penstock import Penstock
 from penstock.client.queue import QueueHandle
 from penstock.client.settings import HandleSettings
-from penstock.client.sync_bridge import SyncBridge, SyncWrapper, blocking, sync_docstring, wrapping
+from penstock.client.sync_bridge import SyncWrapper, blocking, constructed_by, sync_docstring, wrapping
 from penstock.client.transaction import Transaction, TransactionQueue
-from penstock.core.clock import Clock
 from penstock.log.transaction import TransactionResult
 
 
@@ -170,62 +168,10 @@ class SyncTransaction(SyncWrapper[Transaction]):
 
 
 class SyncPenstock(SyncWrapper[Penstock]):
-    """The client of a Penstock server or of a PostgreSQL database.
+    __doc__ = sync_docstring(Penstock)
 
-    ::
-
-        with SyncPenstock("postgresql://localhost/events") as q:
-            q.queue("orders").create()
-            q.queue("orders").partition("customer-7").push({"data": {"amount": 12}})
-            events = q.queue("orders").group("billing").batch(10).wait().pop()
-            q.ack(events)
-
-    Open one client and share it between all threads: concurrent calls go to the database in one batch. An interrupt
-    (Ctrl-C) ends a call that waits. A client does not work in a forked child: open one in each process, after forking.
-
-    Args:
-        url: A Penstock server (``https://host:6632``), or a PostgreSQL database as a libpq URL or ``key=value`` string.
-            Without it, the environment names one (PENSTOCK_URL, PENSTOCK_DATABASE_URL, DATABASE_URL, PGHOST, ...).
-            Without those, the client starts the PostgreSQL that is installed with Penstock.
-        api_key: The API key or bearer token for the server.
-        data_dir: The data directory of the PostgreSQL that the client starts. The environment is then ignored.
-        pool_size: The most connections that this client opens (default: 8 to a database, no limit over HTTP).
-        max_event_bytes: The largest event to accept, for queues without a limit of their own.
-        auto_upgrade: Whether opening may upgrade the database schema.
-        retry_seconds: How long a call retries while the server or the database cannot be reached, and how long a push
-            over HTTP waits for room in a full queue (default 30).
-        tls_ca_file: CA certificates to trust instead of the system's, in PEM format.
-        clock: A clock that tests can move.
-    """
-
-    def __init__(
-        self,
-        url: str | None = None,
-        *,
-        api_key: str | None = None,
-        data_dir: str | os.PathLike[str] | None = None,
-        pool_size: int | None = None,
-        max_event_bytes: int | None = None,
-        auto_upgrade: bool | None = None,
-        retry_seconds: float | None = None,
-        tls_ca_file: str | os.PathLike[str] | None = None,
-        clock: Clock | None = None,
-    ) -> None:
-        super().__init__(
-            Penstock(
-                url,
-                api_key=api_key,
-                data_dir=data_dir,
-                pool_size=pool_size,
-                max_event_bytes=max_event_bytes,
-                auto_upgrade=auto_upgrade,
-                retry_seconds=retry_seconds,
-                tls_ca_file=tls_ca_file,
-                clock=clock,
-            ),
-            SyncBridge(),
-        )
-
+    @constructed_by(Penstock)
+    def __init__(self) -> None: ...
     def open(self) -> Self:
         """Connect. ``with`` calls this."""
         self._bridge.open(self._async.open())

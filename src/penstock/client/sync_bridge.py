@@ -19,6 +19,17 @@ _Async = TypeVar("_Async")
 _Result = TypeVar("_Result")
 _Parameters = ParamSpec("_Parameters")
 
+#: Parts of docstrings that are different for the synchronous client.
+_REPLACED = {
+    "Methods that are awaited call": "The other methods call",
+    "with Penstock(": "with SyncPenstock(",
+    "between all tasks of the event loop: concurrent calls go to the database in one batch.": (
+        "between all threads: concurrent calls go to the database in one batch. An interrupt\n"
+        "    (Ctrl-C) ends a call that waits. A client does not work in a forked child: open one in each process,\n"
+        "    after forking."
+    ),
+}
+
 
 class SyncBridge:
     """The event loop of one synchronous client, from :meth:`open` to :meth:`close`.
@@ -112,6 +123,21 @@ class SyncWrapper(Generic[_Async]):
         return f"Sync{self._async!r}"
 
 
+def constructed_by(
+    make: Callable[_Parameters, _Async],
+) -> Callable[[Callable[[Any], None]], Callable[Concatenate[Any, _Parameters], None]]:
+    """Give a class the constructor of its asynchronous form, and its objects an event loop."""
+
+    def decorate(_: Callable[[Any], None]) -> Callable[Concatenate[Any, _Parameters], None]:
+        @functools.wraps(make.__init__)
+        def __init__(self: Any, /, *args: _Parameters.args, **kwargs: _Parameters.kwargs) -> None:
+            SyncWrapper.__init__(self, make(*args, **kwargs), SyncBridge())
+
+        return __init__
+
+    return decorate
+
+
 def blocking(
     method: Callable[Concatenate[_Async, _Parameters], Coroutine[Any, Any, _T]],
 ) -> Callable[Concatenate[SyncWrapper[_Async], _Parameters], _T]:
@@ -141,5 +167,7 @@ def wrapping(
 
 def sync_docstring(documented: object) -> str:
     """Return the docstring of a class or method of the asynchronous client, without ``async`` and ``await``."""
-    text = (documented.__doc__ or "").replace("Methods that are awaited call", "The other methods call")
+    text = documented.__doc__ or ""
+    for asynchronous, synchronous in _REPLACED.items():
+        text = text.replace(asynchronous, synchronous)
     return re.sub(r"\b(await|async) ", "", text)
