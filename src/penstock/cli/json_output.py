@@ -116,25 +116,9 @@ def dead_letter_edit(edit: DeadLetterEdit) -> dict[str, Any]:
 
 def query_listing(query: QueryInfo | ClientQuery, groups: Sequence[GroupInfo]) -> dict[str, Any]:
     """Return an entry of ``query list``. Spark or clients compute the query."""
-    from penstock.engine.client_queries import ClientQuery
+    from penstock.protocol.query_listing import list_query
 
-    listing = {
-        "name": query.name,
-        "computed_by": "spark",
-        "state": query.state,
-        "is_paused": False,
-        "driver": None,
-        "queues": [group.queue for group in groups],
-        "sink": query.sink,
-        "lag": sum(group.lag for group in groups),
-        "cycle": 0,
-        "committed_at": query.committed_at,
-        "created_at": query.created_at,
-    }
-    if isinstance(query, ClientQuery):
-        return {**listing, "computed_by": "clients", "queues": [query.queue]}
-    driver = query.driver if query.is_running else None
-    return {**listing, "is_paused": query.is_paused, "driver": driver, "cycle": query.cycle}
+    return {**msgspec.structs.asdict(list_query(query, groups)), "is_paused": query.is_paused}
 
 
 def query_details(

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import ClassVar
 
 from psycopg.rows import class_row
 
@@ -24,6 +25,11 @@ _sql = Statements("penstock.engine", "client_queries.sql")
 @dataclass(frozen=True, slots=True)
 class ClientQuery:
     """A query whose workers are clients. Each worker holds the lease of the partition that it computes."""
+
+    #: It has no driver and cannot be paused, and the cycles of clients have no numbers.
+    driver: ClassVar[None] = None
+    is_paused: ClassVar[bool] = False
+    cycle: ClassVar[int] = 0
 
     name: str
     queue: str

@@ -270,10 +270,9 @@ class Count(Struct, frozen=True):
     count: int
 
 
-class DeadLetterSelector(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Selects dead letters. All conditions that are given must hold."""
+class DeadLetterConditions(Struct, frozen=True):
+    """Conditions of dead letters. All that are given must hold."""
 
-    ids: Annotated[list[NonNegativeInt], Meta(max_length=100_000)] | None = None
     queue: str | None = None
     group: str | None = None
     key: str | None = None
@@ -283,11 +282,20 @@ class DeadLetterSelector(Struct, frozen=True, forbid_unknown_fields=True, omit_d
     partition: str | None = None
     kind: str | None = None
     stage: str | None = None
-    after: int | None = None
+    after: NonNegativeInt | None = None
+
+    def to_filter(self, ids: list[int] | None) -> DeadLetterFilter:
+        """Convert to a filter of the log, which validates the conditions."""
+        return DeadLetterFilter(ids, **{name: getattr(self, name) for name in DeadLetterConditions.__struct_fields__})
+
+
+class DeadLetterSelector(DeadLetterConditions, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Selects dead letters. All conditions that are given must hold."""
+
+    ids: Annotated[list[NonNegativeInt], Meta(max_length=100_000)] | None = None
 
     def filter(self) -> DeadLetterFilter:
-        """Convert to a filter of the log, which validates the conditions."""
-        return DeadLetterFilter(**{name: getattr(self, name) for name in DeadLetterSelector.__struct_fields__})
+        return self.to_filter(self.ids)
 
 
 class RedriveRequest(DeadLetterSelector, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -40,7 +40,7 @@ async def test_a_trial_raises_the_alerts_of_the_rule(log: Log, made: Rule, alert
     if made.condition.kind == "absent":
         await push(log, [window(20, 100)], key="shop")
     trial = await try_rule(log, made)
-    assert [(minutes(each.at), each.alert.state) for each in trial.alerts] == alerts
+    assert [(minutes(each.at), each.state) for each in trial.alerts] == alerts
     assert [point.value for point in trial.points][: len(VALUES)] == VALUES
 
 
@@ -49,11 +49,11 @@ async def test_thresholds_are_those_of_the_baseline_and_do_not_move_while_the_ru
     trial = await try_rule(log, rule("r", on=QUEUE, value="views", when=change(0.5, over=3, clear=0.2)))
     bounds = [(point.lower, point.upper) for point in trial.points]
     assert bounds == [(None, None)] * 3 + [(50, 150), (80, 120), (80, 120)]
-    assert [point.is_firing for point in trial.points] == [False, False, False, True, True, False]
+    assert [point.firing for point in trial.points] == [False, False, False, True, True, False]
 
 
 async def test_keys_do_not_mix(log: Log) -> None:
     for key in ("a", "b"):
         await push(log, [window(n, value) for n, value in enumerate([1, 9 if key == "a" else 1])], key=key)
     trial = await try_rule(log, rule("r", on=QUEUE, value="views", when=above(5)))
-    assert [each.alert.key for each in trial.alerts] == ["a"]
+    assert [each.key for each in trial.alerts] == ["a"]

@@ -136,15 +136,9 @@ async def try_(
     async with session.log() as log:
         await find_queue(log, on)
         trial = await try_rule(log, rule, limit=results)
-    fired = [each for each in trial.alerts if each.alert.state == "firing"]
-    document = {
-        "results": len(trial.points),
-        "alerts": [
-            {"at": each.at, "key": each.alert.key, "state": each.alert.state, "message": each.alert.message}
-            for each in trial.alerts
-        ],
-    }
-    rows = [[format_time(each.at), each.alert.state, each.alert.message] for each in trial.alerts]
+    fired = [each for each in trial.alerts if each.state == "firing"]
+    document = {"results": len(trial.points), "alerts": trial.alerts}
+    rows = [[format_time(each.at), each.state, each.message] for each in trial.alerts]
     session.out.listing(document, ("when", "state", "message"), rows, empty="The rule would have raised no alert.")
     session.out.note(f"{number(len(trial.points))} results, {number(len(fired))} alerts.")
 
@@ -193,7 +187,7 @@ async def list_(session: CommandSession) -> None:
             }
             for entry in saved
         ],
-        "firing": [{"rule": rule, "key": key, "since": since} for rule, key, since in firing],
+        "firing": [alert._asdict() for alert in firing],
     }
     rows = [
         [

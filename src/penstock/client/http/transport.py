@@ -396,10 +396,11 @@ class HttpTransport:
         ]
         return sum(response.count for response in counts)
 
-    async def redrive(self, which: DeadLetterFilter, *, limit: int | None = 100) -> Redrive:
-        body = _json({**_conditions(which), **({"all": True} if limit is None else {"limit": limit})})
+    async def redrive(self, which: DeadLetterFilter, *, limit: int | None = 100, mapping: str | None = None) -> Redrive:
+        most = {"all": True} if limit is None else {"limit": limit}
         # A repeated redrive with a limit would send other dead letters.
         once = limit is not None and which.ids is None
+        body = _json({**_conditions(which), **most, **({} if mapping is None else {"mapping": mapping})})
         return await self._http.request("POST", "dead-letters/redrive", Redrive, body=body, once=once)
 
     async def redrive_mapped(
@@ -407,9 +408,7 @@ class HttpTransport:
     ) -> Redrive:
         edit = edit_function(mapping)
         if isinstance(mapping, str):
-            body = {**_conditions(which), **({"all": True} if limit is None else {"limit": limit}), "mapping": mapping}
-            once = limit is not None and which.ids is None
-            return await self._http.request("POST", "dead-letters/redrive", Redrive, body=_json(body), once=once)
+            return await self.redrive(which, limit=limit, mapping=mapping)
         # A function runs here, not in the server.
         replayed = failed = 0
         problems: dict[int, str] = {}
@@ -504,28 +503,16 @@ def _time(moment: datetime | None) -> str | None:
 def _filter_queries(which: DeadLetterFilter) -> list[dict[str, object]]:
     """Return the query strings of a filter: one, or several if it has too many ids for one."""
     conditions = _conditions(which)
-    ids = conditions["ids"]
-    if ids is None:
+    if which.ids is None:
         return [conditions]
+    ids = list(which.ids)
     pages = [ids[start : start + _MAX_IDS] for start in range(0, len(ids), _MAX_IDS)]
     return [{**conditions, "ids": ",".join(map(str, page))} for page in pages]
 
 
 def _conditions(which: DeadLetterFilter) -> dict[str, Any]:
     """Return the conditions of a filter by their names in requests."""
-    return {
-        "ids": None if which.ids is None else list(which.ids),
-        "queue": which.queue,
-        "group": which.group,
-        "key": which.key,
-        "error": which.error,
-        "since": _time(which.since),
-        "until": _time(which.until),
-        "partition": which.partition,
-        "kind": which.kind,
-        "stage": which.stage,
-        "after": which.after,
-    }
+    return {name: value for name, value in msgspec.to_builtins(which).items() if value is not None}
 
 
 def _fill_ack(template: Ack, event: Event) -> Ack:

@@ -195,14 +195,14 @@ class _TrialCard:
         self._points = {}
         for point in trial.points:
             self._points.setdefault(point.key, []).append(point)
-        fired = [each for each in trial.alerts if each.alert.state == "firing"]
+        fired = [each for each in trial.alerts if each.state == "firing"]
         self._summary.set_text(
             f"{formatting.number(len(trial.points))} results of {formatting.number(len(self._points))} keys: "
             f"the rule would have fired {'once' if len(fired) == 1 else f'{formatting.number(len(fired))} times'}."
             if trial.points
             else "The queue has no results yet."
         )
-        alarmed = {each.alert.key: None for each in fired}
+        alarmed = {each.key: None for each in fired}
         keys = [*alarmed, *(key for key in self._points if key not in alarmed)][:_MAX_KEYS]
         self._key.set_options({key: key or "(no key)" for key in keys}, value=keys[0] if keys else None)
         self._key.set_visibility(len(keys) > 1)
@@ -219,7 +219,7 @@ class _TrialCard:
             lambda point: point.value,
             lambda point: point.upper,
             lambda point: point.lower,
-            lambda point: point.value if point.is_firing else None,
+            lambda point: point.value if point.firing else None,
         )
         series = [[(at, read(point)) for at, point in zip(times, points, strict=True)] for read in readers]
         self._chart.set(series, (times[0], max(times[-1], times[0] + 1)))
@@ -230,10 +230,10 @@ class _TrialCard:
             TableColumn("When", lambda each: times.clock(each.at)),
             TableColumn(
                 "State",
-                lambda each: TableCell(each.alert.state, tone="bad" if each.alert.state == "firing" else "good"),
+                lambda each: TableCell(each.state, tone="bad" if each.state == "firing" else "good"),
             ),
-            TableColumn("Key", lambda each: key_cell(each.alert.key or "(no key)")),
-            TableColumn("Message", lambda each: each.alert.message, classes="ps-desktop"),
+            TableColumn("Key", lambda each: key_cell(each.key or "(no key)")),
+            TableColumn("Message", lambda each: each.message, classes="ps-desktop"),
         ]
 
 

@@ -31,7 +31,7 @@ class TrialPoint:
     value: float | None
     lower: float | None
     upper: float | None
-    is_firing: bool
+    firing: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,9 @@ class TrialAlert:
     """An alert that the rule would have raised."""
 
     at: datetime
-    alert: Alert
+    key: str
+    state: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +70,16 @@ async def try_rule(log: Log, rule: Rule, *, limit: int = 2_000) -> Trial:
         if is_absence and before is not None and at - before > longest:
             state, alert = evaluate_absence(rule, state, key, before + longest)
             if alert is not None:
-                alerts.append(TrialAlert(before + longest, alert))
+                alerts.append(_to_trial(before + longest, alert))
         lower, upper = find_thresholds(rule.condition, state)
         states[key], alert = evaluate_closed_window(rule, state, key, given.row, at)
         last_seen[key] = at
         if alert is not None:
-            alerts.append(TrialAlert(at, alert))
+            alerts.append(_to_trial(at, alert))
         points.append(TrialPoint(key, at, read_number(given.row, rule.value), lower, upper, states[key].is_firing))
     alerts.sort(key=lambda each: each.at)
     return Trial(points, alerts)
+
+
+def _to_trial(at: datetime, alert: Alert) -> TrialAlert:
+    return TrialAlert(at, alert.key, alert.state, alert.message)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from penstock.core.errors import InvalidRequest, NotFound
 from penstock.log.dead_letters.models import DeadLetter, DeadLetterFilter, EditFunction, Redrive
@@ -23,24 +22,10 @@ routes = EndpointGroup("Dead letters", problems=("not-found", "invalid-name"))
 _MAX_ID_DIGITS = 18
 
 
-class DeadLetterQuery(Struct, frozen=True):
+class DeadLetterQuery(messages.DeadLetterConditions, frozen=True):
     """Which dead letters: those that match all given conditions. ``ids`` are separated by commas."""
 
     ids: str | None = None
-    queue: str | None = None
-    group: str | None = None
-    key: str | None = None
-    error: str | None = None
-    since: datetime | None = None
-    until: datetime | None = None
-    partition: str | None = None
-    kind: str | None = None
-    stage: str | None = None
-    after: NonNegativeInt = 0
-
-    def to_filter(self) -> DeadLetterFilter:
-        conditions = {name: getattr(self, name) for name in DeadLetterQuery.__struct_fields__}
-        return DeadLetterFilter(**conditions | {"ids": _parse_ids(self.ids), "after": self.after or None})
 
 
 class ListDeadLettersQuery(DeadLetterQuery, frozen=True):
@@ -52,7 +37,7 @@ class ListDeadLettersQuery(DeadLetterQuery, frozen=True):
 @routes.get("/v1/dead-letters", "List dead letters", Role.READ, Role.CONSUME, checks_queues=True)
 async def list_dead_letters(call: ApiCall, query: ListDeadLettersQuery) -> messages.DeadLetterList:
     """Return the dead letters that match: the newest failure first, or the smallest id first."""
-    which = query.to_filter()
+    which = query.to_filter(_parse_ids(query.ids))
     await _require_access(call, which)
     max_bytes = await call.reserve_response(MAX_RESPONSE_BYTES)
     letters, has_more = await call.log.dead_letter_page(
@@ -63,7 +48,7 @@ async def list_dead_letters(call: ApiCall, query: ListDeadLettersQuery) -> messa
 
 @routes.get("/v1/dead-letters/count", "Count dead letters", Role.READ, Role.CONSUME, checks_queues=True)
 async def count_dead_letters(call: ApiCall, query: DeadLetterQuery) -> messages.Count:
-    which = query.to_filter()
+    which = query.to_filter(_parse_ids(query.ids))
     await _require_access(call, which)
     return messages.Count(await call.log.count_dead_letters(which))
 

@@ -13,6 +13,8 @@ from penstock.server.routing.call import ApiCall
 from penstock.server.routing.endpoint import EndpointGroup
 
 routes = EndpointGroup("Groups", problems=("not-found", "invalid-name"))
+_GROUP = "/v1/queues/{queue}/groups/{group}"
+_MOVE_PROBLEMS = ("not-found", "invalid-name", "group-busy")
 
 
 class GroupList(Struct, frozen=True):
@@ -28,10 +30,9 @@ class ListGroupsQuery(Struct, frozen=True):
 @routes.get("/v1/groups", "List groups", Role.READ, Role.CONSUME, checks_queues=True)
 async def list_groups(call: ApiCall, query: ListGroupsQuery) -> GroupList:
     """Return all groups, or those of a queue."""
-    queue: str | None = query.queue
-    if queue is not None:
-        call.require_access(queue)
-        return GroupList(await call.log.groups(queue))
+    if query.queue is not None:
+        call.require_access(query.queue)
+        return GroupList(await call.log.groups(query.queue))
     can_see_all = call.can_see_all()
     groups = await call.log.groups()
     return GroupList([group for group in groups if can_see_all or call.can_see(group.queue)])
@@ -42,18 +43,13 @@ async def list_queue_groups(call: ApiCall) -> GroupList:
     return GroupList(await call.log.groups(call.path["queue"]))
 
 
-@routes.get("/v1/queues/{queue}/groups/{group}/partitions", "List the positions of a group", Role.READ, Role.CONSUME)
+@routes.get(f"{_GROUP}/partitions", "List the positions of a group", Role.READ, Role.CONSUME)
 async def list_group_positions(call: ApiCall) -> messages.PartitionPositionList:
     positions = await call.log.group_positions(call.path["queue"], call.path["group"])
     return messages.PartitionPositionList(positions)
 
 
-@routes.post(
-    "/v1/queues/{queue}/groups/{group}/seek",
-    "Move a group",
-    Role.CONSUME,
-    problems=("not-found", "invalid-name", "group-busy"),
-)
+@routes.post(f"{_GROUP}/seek", "Move a group", Role.CONSUME, problems=_MOVE_PROBLEMS)
 async def seek_group(call: ApiCall, body: messages.SeekRequest) -> messages.SeekResponse:
     """Move a group back to read events again, or forward to skip events."""
     position = parse_start_position(body.to)
@@ -61,17 +57,12 @@ async def seek_group(call: ApiCall, body: messages.SeekRequest) -> messages.Seek
     return messages.SeekResponse(moved)
 
 
-@routes.patch("/v1/queues/{queue}/groups/{group}", "Set whether a group counts for the depth of its queue", Role.ADMIN)
+@routes.patch(_GROUP, "Set whether a group counts for the depth of its queue", Role.ADMIN)
 async def update_group(call: ApiCall, body: messages.GroupUpdate) -> None:
     await call.log.configure_group(call.path["queue"], call.path["group"], counts=body.counts)
 
 
-@routes.delete(
-    "/v1/queues/{queue}/groups/{group}",
-    "Delete a group",
-    Role.ADMIN,
-    problems=("not-found", "invalid-name", "group-busy"),
-)
+@routes.delete(_GROUP, "Delete a group", Role.ADMIN, problems=_MOVE_PROBLEMS)
 async def delete_group(call: ApiCall) -> None:
     """Delete a group with its positions."""
     queue, group = call.path["queue"], call.path["group"]

@@ -21,6 +21,7 @@ from penstock.engine.ledger import Activity, read_activity, read_cycles
 from penstock.engine.registry import QueryInfo, Registry
 from penstock.engine.result_rows import PAGE_ROWS, ResultView, RowPage, RowRequest, read_page
 from penstock.log.queue_info import GroupInfo
+from penstock.protocol.query_listing import QueryListing, list_query
 from penstock.server.auth.identity import Role
 from penstock.server.routing.call import ApiCall
 from penstock.server.routing.endpoint import EndpointGroup
@@ -30,24 +31,6 @@ _QUERY = "/v1/queries/{query}"
 _CONTROL_PROBLEMS = ("not-found", "conflict")
 
 _RECENT = timedelta(minutes=5)
-
-
-class QueryListing(Struct, frozen=True, kw_only=True):
-    name: str
-    #: spark, or clients: clients of Queen's protocol, which compute the query themselves.
-    computed_by: str
-    #: running, paused or stopped
-    state: str
-    #: The driver that runs it on Spark.
-    driver: str | None
-    queues: list[str]
-    sink: str | None
-    #: Events that it has not read.
-    lag: int
-    #: Its last cycle; 0 if clients compute it, because their cycles have no numbers.
-    cycle: int
-    committed_at: datetime | None
-    created_at: datetime
 
 
 class QueryList(Struct, frozen=True):
@@ -122,8 +105,8 @@ class ListCyclesQuery(Struct, frozen=True):
 async def list_queries(call: ApiCall) -> QueryList:
     """Return all queries, those that clients compute too."""
     groups = await call.log.groups()
-    listings = [_to_listing(info, groups) for info in await Registry(call.log).list()]
-    listings += [_to_client_listing(query) for query in await list_client_queries(call.log, groups=groups)]
+    listings = [list_query(info, _groups_of(info, groups)) for info in await Registry(call.log).list()]
+    listings += [list_query(query, query.groups) for query in await list_client_queries(call.log, groups=groups)]
     return QueryList(sorted(listings, key=lambda listing: listing.name))
 
 
@@ -131,12 +114,14 @@ async def list_queries(call: ApiCall) -> QueryList:
 async def get_query(call: ApiCall) -> QueryDetails:
     log = call.log
     if (client_query := await find_client_query(log, call.path["query"])) is not None:
-        return _to_client_details(client_query, await count_open_rows(log, client_query.name))
+        rows = await count_open_rows(log, client_query.name)
+        return _to_details(client_query, client_query.groups, rows, None)
     info = await _find_query(call)
     activity = await read_activity(log.database, info.id, _RECENT)
     if activity is None:
         raise _not_found(info.name)
-    return _to_details(info, await log.groups(), activity)
+    windows = activity.open_windows if activity.has_result else None
+    return _to_details(info, _groups_of(info, await log.groups()), windows, activity)
 
 
 @routes.get(f"{_QUERY}/cycles", "List the cycles of a query", Role.READ)
@@ -228,32 +213,12 @@ def _groups_of(info: QueryInfo, groups: Sequence[GroupInfo]) -> list[GroupInfo]:
     return [group for group in groups if group.query_id == info.name]
 
 
-def _to_listing(info: QueryInfo, groups: Sequence[GroupInfo]) -> QueryListing:
-    own_groups = _groups_of(info, groups)
-    return QueryListing(
-        name=info.name,
-        computed_by="spark",
-        state=info.state,
-        driver=info.driver if info.is_running else None,
-        queues=[group.queue for group in own_groups],
-        sink=info.sink,
-        lag=sum(group.lag for group in own_groups),
-        cycle=info.cycle,
-        committed_at=info.committed_at,
-        created_at=info.created_at,
-    )
-
-
-def _to_details(info: QueryInfo, groups: Sequence[GroupInfo], activity: Activity) -> QueryDetails:
-    listing = _to_listing(info, groups)
-    return QueryDetails(
-        **structs.asdict(listing),
-        description=info.description,
-        open_windows=activity.open_windows if activity.has_result else None,
-        watermark=activity.watermark,
-        lease_until=activity.lease_until if info.is_running else None,
-        history_seconds=activity.history_seconds,
-        lately=RecentActivity(
+def _to_details(
+    query: QueryInfo | ClientQuery, groups: list[GroupInfo], open_windows: int | None, activity: Activity | None
+) -> QueryDetails:
+    lately = None
+    if activity is not None:
+        lately = RecentActivity(
             seconds=_RECENT.total_seconds(),
             cycles=activity.cycles,
             failed=activity.failed,
@@ -261,35 +226,14 @@ def _to_details(info: QueryInfo, groups: Sequence[GroupInfo], activity: Activity
             windows=activity.windows,
             late=activity.late,
             dead=activity.dead,
-        ),
-        groups=_groups_of(info, groups),
-    )
-
-
-def _to_client_listing(query: ClientQuery) -> QueryListing:
-    return QueryListing(
-        name=query.name,
-        computed_by="clients",
-        state=query.state,
-        driver=None,
-        queues=[query.queue],
-        sink=query.sink,
-        lag=query.lag,
-        cycle=0,
-        committed_at=query.committed_at,
-        created_at=query.created_at,
-    )
-
-
-def _to_client_details(query: ClientQuery, rows: int) -> QueryDetails:
-    listing = _to_client_listing(query)
+        )
     return QueryDetails(
-        **structs.asdict(listing),
+        **structs.asdict(list_query(query, groups)),
         description=query.description,
-        open_windows=rows,
-        watermark=None,
-        lease_until=None,
-        history_seconds=0.0,
-        lately=None,
-        groups=query.groups,
+        open_windows=open_windows,
+        watermark=None if activity is None else activity.watermark,
+        lease_until=activity.lease_until if activity is not None and query.is_running else None,
+        history_seconds=0.0 if activity is None else activity.history_seconds,
+        lately=lately,
+        groups=groups,
     )

@@ -14,6 +14,8 @@ from penstock.server.routing.call import ApiCall
 from penstock.server.routing.endpoint import EndpointGroup
 
 routes = EndpointGroup("Queues", problems=("not-found", "invalid-name"))
+_QUEUE = "/v1/queues/{queue}"
+_OPTION_PROBLEMS = ("not-found", "invalid-name", "invalid-option")
 
 
 class ListPartitionsQuery(Struct, frozen=True):
@@ -30,27 +32,27 @@ async def list_queues(call: ApiCall) -> messages.QueueList:
     )
 
 
-@routes.get("/v1/queues/{queue}", "Get the configuration of a queue", Role.READ, Role.PRODUCE, Role.CONSUME)
+@routes.get(_QUEUE, "Get the configuration of a queue", Role.READ, Role.PRODUCE, Role.CONSUME)
 async def get_queue(call: ApiCall) -> messages.QueueDocument:
     """Return the configuration of a queue, at most a second old. It is cached, so frequent requests are cheap."""
     return messages.QueueDocument.of(await call.log.catalog.get(call.path["queue"]))
 
 
-@routes.get("/v1/queues/{queue}/status", "Get the size and the groups of a queue", Role.READ)
+@routes.get(f"{_QUEUE}/status", "Get the size and the groups of a queue", Role.READ)
 async def get_queue_status(call: ApiCall) -> messages.QueueStatus:
     """Return a queue with its size, its groups and the number of its dead letters."""
     info = await call.log.describe(call.path["queue"])
     return messages.QueueStatus(messages.QueueDocument.of(info.queue), info.size, info.groups, info.dead_letters)
 
 
-@routes.get("/v1/queues/{queue}/partitions", "List the partitions of a queue", Role.READ)
+@routes.get(f"{_QUEUE}/partitions", "List the partitions of a queue", Role.READ)
 async def list_partitions(call: ApiCall, query: ListPartitionsQuery) -> messages.PartitionList:
     """Return the partitions of a queue, the largest first."""
     return messages.PartitionList(await call.log.partitions(call.path["queue"], query.limit))
 
 
 @routes.put(
-    "/v1/queues/{queue}",
+    _QUEUE,
     "Create or change a queue",
     Role.ADMIN,
     body_required=False,
@@ -68,31 +70,21 @@ async def configure_queue(call: ApiCall, body: messages.QueueConfiguration) -> m
     return messages.QueueDocument.of(queue)
 
 
-@routes.patch(
-    "/v1/queues/{queue}",
-    "Change options of a queue",
-    Role.ADMIN,
-    problems=("not-found", "invalid-name", "invalid-option"),
-)
+@routes.patch(_QUEUE, "Change options of a queue", Role.ADMIN, problems=_OPTION_PROBLEMS)
 async def update_queue(call: ApiCall, body: messages.QueueUpdate) -> messages.QueueDocument:
     name = call.path["queue"]
     await call.log.catalog.refresh(name)
     return messages.QueueDocument.of(await call.log.configure(name, body.options))
 
 
-@routes.post(
-    "/v1/queues/{queue}/repartition",
-    "Change the partitioning of a queue",
-    Role.ADMIN,
-    problems=("not-found", "invalid-name", "invalid-option"),
-)
+@routes.post(f"{_QUEUE}/repartition", "Change the partitioning of a queue", Role.ADMIN, problems=_OPTION_PROBLEMS)
 async def repartition_queue(call: ApiCall, body: messages.RepartitionRequest) -> messages.QueueDocument:
     """Change the partitioning of a queue for new events."""
     queue = await call.log.repartition(call.path["queue"], body.partitioning, body.partitions)
     return messages.QueueDocument.of(queue)
 
 
-@routes.delete("/v1/queues/{queue}", "Delete a queue", Role.ADMIN)
+@routes.delete(_QUEUE, "Delete a queue", Role.ADMIN)
 async def delete_queue(call: ApiCall) -> None:
     """Delete a queue with its events, groups and dead letters."""
     name = call.path["queue"]

@@ -9,14 +9,14 @@ from msgspec import Struct
 
 from penstock.core.errors import NotFound
 from penstock.engine.alerts.store import RuleInfo, RuleStore
-from penstock.engine.alerts.trial import try_rule
+from penstock.engine.alerts.trial import Trial, try_rule
 from penstock.server.auth.identity import Role
 from penstock.server.routing.call import ApiCall
 from penstock.server.routing.endpoint import EndpointGroup
 from penstock.stream import rules
 from penstock.stream.rules import Condition, ConditionKind, Rule
 
-routes = EndpointGroup("Rules")
+routes = EndpointGroup("Rules", checks_queues=True, problems=("not-found", "invalid-name", "invalid-option"))
 
 
 class RuleCondition(Struct, frozen=True, forbid_unknown_fields=True):
@@ -83,31 +83,6 @@ class SilenceRequest(Struct, frozen=True, forbid_unknown_fields=True):
     key: str | None = None
 
 
-class TrialPointDocument(Struct, frozen=True):
-    """A past result, and the values at which the rule would fire, or clear while it fires."""
-
-    key: str
-    at: datetime
-    value: float | None
-    lower: float | None
-    upper: float | None
-    firing: bool
-
-
-class TrialAlertDocument(Struct, frozen=True):
-    at: datetime
-    key: str
-    state: str
-    message: str
-
-
-class TrialDocument(Struct, frozen=True):
-    """The results that were read, oldest first, and the alerts that the rule would have raised."""
-
-    points: list[TrialPointDocument]
-    alerts: list[TrialAlertDocument]
-
-
 class FiringAlertDocument(Struct, frozen=True):
     rule: str
     key: str
@@ -121,26 +96,18 @@ class RuleList(Struct, frozen=True):
     firing: list[FiringAlertDocument]
 
 
-@routes.get("/v1/rules", "List rules", Role.READ, checks_queues=True)
+@routes.get("/v1/rules", "List rules", Role.READ, problems=())
 async def list_rules(call: ApiCall) -> RuleList:
     """Return the rules on queues that the caller may see, and their firing alerts."""
     store = RuleStore(call.log)
     visible = [info for info in await store.all() if call.can_see(info.rule.queue)]
     call.can_see_all()  # with no rules, no queue was checked
     names = {info.rule.name for info in visible}
-    firing = [
-        FiringAlertDocument(alert.rule, alert.key, alert.since) for alert in await store.firing() if alert.rule in names
-    ]
+    firing = [FiringAlertDocument(*alert) for alert in await store.firing() if alert.rule in names]
     return RuleList([_to_document(info) for info in visible], firing)
 
 
-@routes.put(
-    "/v1/rules/{rule}",
-    "Create or replace a rule",
-    Role.ADMIN,
-    checks_queues=True,
-    problems=("not-found", "invalid-name", "invalid-option"),
-)
+@routes.put("/v1/rules/{rule}", "Create or replace a rule", Role.ADMIN)
 async def save_rule(call: ApiCall, body: SaveRuleRequest) -> RuleDocument:
     """Create or replace a rule. A replaced rule starts without firing alerts."""
     rule = body.to_rule(call.path["rule"])
@@ -154,43 +121,22 @@ async def save_rule(call: ApiCall, body: SaveRuleRequest) -> RuleDocument:
     return _to_document(RuleInfo(rule, 0))
 
 
-@routes.post(
-    "/v1/rules/{rule}/silence",
-    "Silence a rule",
-    Role.ADMIN,
-    checks_queues=True,
-    problems=("not-found", "invalid-name", "invalid-option"),
-)
+@routes.post("/v1/rules/{rule}/silence", "Silence a rule", Role.ADMIN)
 async def silence_rule(call: ApiCall, body: SilenceRequest) -> None:
     """Let a rule raise no new alerts for a time. Alerts that fire already still clear."""
     await _find_rule(call)
     await RuleStore(call.log).silence(call.path["rule"], body.seconds, key=body.key)
 
 
-@routes.post(
-    "/v1/rules/{rule}/try",
-    "Try a rule on past results",
-    Role.READ,
-    checks_queues=True,
-    problems=("not-found", "invalid-name", "invalid-option"),
-)
-async def try_rule_on_past_results(call: ApiCall, body: RuleFields) -> TrialDocument:
+@routes.post("/v1/rules/{rule}/try", "Try a rule on past results", Role.READ)
+async def try_rule_on_past_results(call: ApiCall, body: RuleFields) -> Trial:
     """Evaluate a rule on the newest 2,000 results of its queue, without storing anything. The rule need not exist."""
     rule = body.to_rule(call.path["rule"])
     call.require_access(rule.queue)
-    trial = await try_rule(call.log, rule)
-    return TrialDocument(
-        [
-            TrialPointDocument(point.key, point.at, point.value, point.lower, point.upper, point.is_firing)
-            for point in trial.points
-        ],
-        [TrialAlertDocument(each.at, each.alert.key, each.alert.state, each.alert.message) for each in trial.alerts],
-    )
+    return await try_rule(call.log, rule)
 
 
-@routes.delete(
-    "/v1/rules/{rule}", "Delete a rule", Role.ADMIN, checks_queues=True, problems=("not-found", "invalid-name")
-)
+@routes.delete("/v1/rules/{rule}", "Delete a rule", Role.ADMIN, problems=("not-found", "invalid-name"))
 async def delete_rule(call: ApiCall) -> None:
     """Delete a rule with its firing alerts."""
     rule = await _find_rule(call)

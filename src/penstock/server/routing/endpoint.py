@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from types import NoneType, UnionType
 from typing import Any, TypeAlias, get_args, get_type_hints
 
@@ -74,28 +75,16 @@ class EndpointGroup:
         self._tag = tag
         self._defaults = defaults
         self._endpoints: list[Endpoint] = []
+        self.get = partial(self._declare, "GET")
+        self.post = partial(self._declare, "POST")
+        self.put = partial(self._declare, "PUT")
+        self.patch = partial(self._declare, "PATCH")
+        self.delete = partial(self._declare, "DELETE")
 
     def __iter__(self) -> Iterator[Endpoint]:
         return iter(self._endpoints)
 
-    def get(self, path: str, summary: str, *roles: Role, **fields: Any) -> _Decorator:
-        return self._declare("GET", path, summary, roles, fields)
-
-    def post(self, path: str, summary: str, *roles: Role, **fields: Any) -> _Decorator:
-        return self._declare("POST", path, summary, roles, fields)
-
-    def put(self, path: str, summary: str, *roles: Role, **fields: Any) -> _Decorator:
-        return self._declare("PUT", path, summary, roles, fields)
-
-    def patch(self, path: str, summary: str, *roles: Role, **fields: Any) -> _Decorator:
-        return self._declare("PATCH", path, summary, roles, fields)
-
-    def delete(self, path: str, summary: str, *roles: Role, **fields: Any) -> _Decorator:
-        return self._declare("DELETE", path, summary, roles, fields)
-
-    def _declare(
-        self, method: str, path: str, summary: str, roles: Iterable[Role], fields: Mapping[str, Any]
-    ) -> _Decorator:
+    def _declare(self, method: str, path: str, summary: str, *roles: Role, **fields: Any) -> _Decorator:
         def declare(handler: Handler) -> Handler:
             hints = get_type_hints(handler)
             types = {
