@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from chaos.plan import KINDS, draw
-from chaos.run import run, text_of
+from chaos.run import format_report, run
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             continue
         where = options.directory or Path(tempfile.mkdtemp(prefix="penstock-chaos-"))
         report = run(plan, where / f"seed-{seed}", lambda line: print(line, flush=True))
-        print(text_of(report), flush=True)
+        print(format_report(report), flush=True)
         if not report["ok"]:
             failed.append(seed)
             again = " ARGS=--cluster" if options.cluster else " ARGS=--without-spark" if options.without_spark else ""
@@ -51,7 +51,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--cluster", action="store_true", help="on a standalone Spark cluster of two workers")
     parser.add_argument("--without-spark", action="store_true", help="queues, server, sinks and consumers only")
     parser.add_argument("--only", nargs="*", metavar="FAULT", help=f"faults to draw from: {', '.join(KINDS)}")
-    parser.add_argument("--healthy", type=float, default=90.0, help="how many seconds it may take to get well again")
+    parser.add_argument("--healthy", type=float, default=90.0, help="how many seconds it may take to get healthy again")
     parser.add_argument("--pause", type=float, default=0.12, help="seconds between two batches of a producer")
     parser.add_argument("--directory", type=Path, help="where journals, logs and reports go; a new one, if not given")
     parser.add_argument("--plan", action="store_true", help="show the faults of the seed, and do nothing")

@@ -29,7 +29,7 @@ _Line = tuple[tuple[str, int], tuple[int, int]]
 
 
 @dataclass
-class Verdict:
+class CheckResults:
     """The checks and the problems found."""
 
     checks: dict[str, str] = field(default_factory=dict)
@@ -45,45 +45,45 @@ class Verdict:
             self.failures.append(f"{name}: {'; '.join(map(str, found[:_SHOWN]))}{more}")
 
 
-def judge(directory: Path, url: str, sink_file: Path, *, computed: bool = True) -> Verdict:
+def check_run(directory: Path, url: str, sink_file: Path, *, computed: bool = True) -> CheckResults:
     """Check the run with the journals in a directory. ``computed`` tells whether queries ran."""
-    verdict = Verdict()
+    results = CheckResults()
     pushed = produced(sorted(directory.glob("producer-*.journal")))
-    verdict.check("every request was answered in the end", pushed.problems)
+    results.check("every request was answered in the end", pushed.problems)
     with psycopg.connect(url) as conn:
-        _stored(verdict, conn, pushed, computed)
+        _stored(results, conn, pushed, computed)
         if computed:
-            _counted(verdict, conn, pushed.windows)
-    _delivered(verdict, directory, "clicks", "clicks", pushed)
+            _counted(results, conn, pushed.windows)
+    _delivered(results, directory, "clicks", "clicks", pushed)
     if computed:
-        passed = _delivered(verdict, directory, "approved", "calls", pushed)
-        verdict.check("the gate's limit was never exceeded", _over_the_limit(passed))
-        _received(verdict, directory, pushed.closed(), _window)
-        _written(verdict, sink_file, pushed.closed(), _window)
+        passed = _delivered(results, directory, "approved", "calls", pushed)
+        results.check("the gate's limit was never exceeded", _limit_violations(passed))
+        _received(results, directory, pushed.closed(), _window)
+        _written(results, sink_file, pushed.closed(), _window)
     else:
-        _delivered(verdict, directory, "calls", "calls", pushed)
+        _delivered(results, directory, "calls", "calls", pushed)
         events = {(key, seq): (1, 0) for key, seqs in pushed.events.get("orders", {}).items() for seq in seqs}
-        _received(verdict, directory, events, lambda data, key: ((key, data["seq"]), (1, 0)))
-        _written(verdict, sink_file, events, lambda line: ((line["key"], line["data"]["seq"]), (1, 0)))
-    verdict.facts |= {
+        _received(results, directory, events, lambda data, key: ((key, data["seq"]), (1, 0)))
+        _written(results, sink_file, events, lambda line: ((line["key"], line["data"]["seq"]), (1, 0)))
+    results.facts |= {
         "requests": pushed.requests,
         "requests_sent_again": pushed.repeated,
         "repetitions_that_were_known": pushed.known,
         "events": {queue: pushed.count(queue) for queue in pushed.events},
         "windows": len(pushed.windows),
     }
-    return verdict
+    return results
 
 
 # The queues
 
 
-def _stored(verdict: Verdict, conn: psycopg.Connection, pushed: Produced, computed: bool) -> None:
+def _stored(results: CheckResults, conn: psycopg.Connection, pushed: Produced, computed: bool) -> None:
     stored: dict[str, int] = dict(conn.execute("SELECT queue, appended FROM penstock.depth").fetchall())
     wanted = {queue: pushed.count(queue) for queue in ("orders", "clicks", "calls")}
     if computed:
         wanted |= {"approved": pushed.count("calls"), "totals": len(pushed.closed())}
-    verdict.check(
+    results.check(
         "queues hold as many events as were acknowledged",
         (
             f"{queue}: {stored.get(queue)} instead of {count}"
@@ -94,35 +94,34 @@ def _stored(verdict: Verdict, conn: psycopg.Connection, pushed: Produced, comput
     dead = conn.execute(
         "SELECT q.name, d.group_name, d.error FROM penstock.dead_letters d JOIN penstock.queues q ON q.id = d.queue_id"
     )
-    verdict.check("there are no dead letters", dead.fetchall())
+    results.check("there are no dead letters", dead.fetchall())
     behind = conn.execute("SELECT queue, group_name, lag FROM penstock.lag WHERE lag > 0")
-    verdict.check("every group has read everything", behind.fetchall())
+    results.check("every group has read everything", behind.fetchall())
 
 
-def _delivered(verdict: Verdict, directory: Path, queue: str, source: str, pushed: Produced) -> dict[str, list[int]]:
+def _delivered(
+    results: CheckResults, directory: Path, queue: str, source: str, pushed: Produced
+) -> dict[str, list[int]]:
     """Check the deliveries of a queue; return the append times of its events by key."""
     got, acked = _consumed(directory, queue)
-    places: dict[tuple[str, int], set[tuple[int, int]]] = {}
+    locations: dict[tuple[str, int], set[tuple[int, int]]] = {}
     times: dict[tuple[str, int], int] = {}
     for _, key, seq, partition, offset, appended in got:
-        places.setdefault((key, seq), set()).add((partition, offset))
+        locations.setdefault((key, seq), set()).add((partition, offset))
         times[key, seq] = _micros(appended)
     wanted = {(key, seq) for key, seqs in pushed.events.get(source, {}).items() for seq in seqs}
-    verdict.check(f"{queue}: nothing acknowledged is lost", sorted(wanted - set(places)))
-    verdict.check(f"{queue}: nothing comes that was not pushed", sorted(set(places) - wanted))
-    verdict.check(
+    results.check(f"{queue}: nothing acknowledged is lost", sorted(wanted - set(locations)))
+    results.check(f"{queue}: nothing comes that was not pushed", sorted(set(locations) - wanted))
+    results.check(
         f"{queue}: each event is stored once",
-        (f"{place} at {sorted(at)}" for place, at in places.items() if len(at) > 1),
+        (f"{event} at {sorted(at)}" for event, at in locations.items() if len(at) > 1),
     )
-    verdict.check(f"{queue}: offsets are in the order of pushes", _out_of_order(places))
-    verdict.check(f"{queue}: no event is delivered before the one before it", _overtaken(got))
-    twice = [
-        place
-        for place, count in Counter(place for _, *place_ in acked for place in [tuple(place_)]).items()
-        if count > 1
-    ]
-    verdict.check(f"{queue}: no event is completed twice", twice)
-    verdict.facts[f"{queue}_delivered_again"] = len(got) - len(places)
+    results.check(f"{queue}: offsets are in the order of pushes", _out_of_order(locations))
+    results.check(f"{queue}: no event is delivered before the one before it", _overtaken(got))
+    acks = Counter((key, seq) for _, key, seq in acked)
+    twice = [event for event, count in acks.items() if count > 1]
+    results.check(f"{queue}: no event is completed twice", twice)
+    results.facts[f"{queue}_delivered_again"] = len(got) - len(locations)
     by_key: dict[str, list[int]] = {}
     for (key, _), at in sorted(times.items(), key=lambda item: item[0]):
         by_key.setdefault(key, []).append(at)
@@ -141,9 +140,9 @@ def _consumed(directory: Path, queue: str) -> tuple[list[Any], list[Any]]:
     return sorted(got, key=lambda each: each[0]), sorted(acked, key=lambda each: each[0])
 
 
-def _out_of_order(places: dict[tuple[str, int], set[tuple[int, int]]]) -> Iterable[str]:
+def _out_of_order(locations: dict[tuple[str, int], set[tuple[int, int]]]) -> Iterable[str]:
     offsets: dict[tuple[str, int], list[tuple[int, int]]] = {}
-    for (key, seq), at in places.items():
+    for (key, seq), at in locations.items():
         for partition, offset in at:
             offsets.setdefault((key, partition), []).append((offset, seq))
     for (key, partition), some in offsets.items():
@@ -160,8 +159,8 @@ def _overtaken(got: list[Any]) -> Iterable[str]:
         reached[key] = max(reached.get(key, -1), seq)
 
 
-def _over_the_limit(passed: dict[str, list[int]]) -> Iterable[str]:
-    """Check the events of each lane against an exact token bucket, by their append times."""
+def _limit_violations(passed: dict[str, list[int]]) -> Iterable[str]:
+    """Check the events of each key against an exact token bucket, by their append times."""
     for key, times in passed.items():
         level, last = Fraction(CAPACITY), None
         for number, at in enumerate(times):
@@ -176,45 +175,45 @@ def _over_the_limit(passed: dict[str, list[int]]) -> Iterable[str]:
 # The windows
 
 
-def _counted(verdict: Verdict, conn: psycopg.Connection, wanted: Windows) -> None:
+def _counted(results: CheckResults, conn: psycopg.Connection, wanted: Windows) -> None:
     rows = conn.execute("SELECT key, window_start, events, total FROM penstock_history.totals").fetchall()
     found = {(key, _micros(start)): (events, cents(total)) for key, start, events, total in rows}
-    verdict.check(
+    results.check(
         "windows are there once", [] if len(found) == len(rows) else [f"{len(rows)} rows, {len(found)} windows"]
     )
-    verdict.check("aggregates are the oracle's", _differences(found, wanted))
+    results.check("aggregates are the oracle's", _differences(found, wanted))
     late = conn.execute("SELECT coalesce(sum(late), 0), coalesce(sum(dead), 0) FROM penstock.query_totals").fetchone()
-    verdict.check("no event was late or given up", [] if late == (0, 0) else [late])
+    results.check("no event was late or given up", [] if late == (0, 0) else [late])
 
 
-def _received(verdict: Verdict, directory: Path, wanted: Windows, read_one: Callable[[Any, str], _Line]) -> None:
+def _received(results: CheckResults, directory: Path, wanted: Windows, read_one: Callable[[Any, str], _Line]) -> None:
     """Check that the webhook got every event at least once, with the same id each time."""
-    said: dict[str, _Line] = {}
+    windows: dict[str, _Line] = {}
     times, problems = 0, []
     for line in read(directory / "receiver.journal"):
         for id, key, data in line["got"]:
             times += 1
             window = read_one(data, key)
-            if said.setdefault(id, window) != window:
-                problems.append(f"{id} was {said[id]} and {window}")
-    found = dict(said.values())
-    problems += [] if len(found) == len(said) else [f"{len(said) - len(found)} came under two ids"]
-    verdict.check("webhook: an id is one event", problems)
-    verdict.check("webhook: everything came", _differences(found, wanted))
-    verdict.facts["webhook_delivered_again"] = times - len(said)
+            if windows.setdefault(id, window) != window:
+                problems.append(f"{id} was {windows[id]} and {window}")
+    found = dict(windows.values())
+    problems += [] if len(found) == len(windows) else [f"{len(windows) - len(found)} came under two ids"]
+    results.check("webhook: an id is one event", problems)
+    results.check("webhook: everything came", _differences(found, wanted))
+    results.facts["webhook_delivered_again"] = times - len(windows)
 
 
-def _written(verdict: Verdict, file: Path, wanted: Windows, read_one: Callable[[Any], _Line]) -> None:
+def _written(results: CheckResults, file: Path, wanted: Windows, read_one: Callable[[Any], _Line]) -> None:
     """Check that the file has every event exactly once."""
     try:
         lines = file.read_bytes().splitlines()
         windows = [read_one(json.loads(line)) for line in lines]
     except (OSError, ValueError, KeyError) as error:
-        verdict.check("file: it can be read", [error])
+        results.check("file: it can be read", [error])
         return
-    twice = [place for place, count in Counter(place for place, _ in windows).items() if count > 1]
-    verdict.check("file: nothing is there twice", twice)
-    verdict.check("file: everything is there", _differences(dict(windows), wanted))
+    twice = [event for event, count in Counter(event for event, _ in windows).items() if count > 1]
+    results.check("file: nothing is there twice", twice)
+    results.check("file: everything is there", _differences(dict(windows), wanted))
 
 
 def _window(data: dict[str, Any], _key: str = "") -> _Line:
@@ -222,9 +221,9 @@ def _window(data: dict[str, Any], _key: str = "") -> _Line:
 
 
 def _differences(found: Windows, wanted: Windows) -> Iterable[str]:
-    for place in sorted(set(found) | set(wanted)):
-        if found.get(place) != wanted.get(place):
-            yield f"{place}: {found.get(place)} instead of {wanted.get(place)}"
+    for event in sorted(set(found) | set(wanted)):
+        if found.get(event) != wanted.get(event):
+            yield f"{event}: {found.get(event)} instead of {wanted.get(event)}"
 
 
 def _micros(moment: str | datetime) -> int:

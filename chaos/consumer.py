@@ -8,8 +8,8 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from chaos.http_client import NoResponse, Server
 from chaos.journal import Journal
-from chaos.talk import Server, Unanswered
 
 LEASE_SECONDS = 6
 
@@ -41,7 +41,7 @@ class Consumer:
             for queue, group in self._order.groups.items():
                 try:
                     self._turn(queue, f"/v1/queues/{queue}/groups/{group}")
-                except Unanswered:
+                except NoResponse:
                     time.sleep(0.2)
 
     def _turn(self, queue: str, path: str) -> None:

@@ -9,27 +9,27 @@ from typing import TypeVar
 
 import psycopg
 
+from chaos.http_client import NoResponse, Server
 from chaos.system import System
-from chaos.talk import Server, Unanswered
 
 #: The group whose events wait at a gate. It is healthy while it progresses.
 GATED = "limiter"
 
-Place = tuple[str, str, int]
-_Answer = TypeVar("_Answer")
+GroupPartition = tuple[str, str, int]
+_T = TypeVar("_T")
 
 
-class Unwell(Exception):
+class NotHealthy(Exception):
     """The system is not healthy in time."""
 
 
-def wait_until_well(system: System, seconds: float) -> float:
+def wait_until_healthy(system: System, seconds: float) -> float:
     """Wait until all groups have read the current events and all processes run; return the seconds."""
     began = time.monotonic()
     deadline = began + seconds
     marks = _until(lambda: _ends(system), deadline, "everybody has begun to read")
     _until(lambda: _ready(system), deadline, "the server is ready")
-    _until(lambda: _have_come_to(system, marks), deadline, lambda: f"groups have read on: {_behind(system, marks)}")
+    _until(lambda: _have_reached(system, marks), deadline, lambda: f"groups have read on: {_behind(system, marks)}")
     _until(lambda: not system.missing(), deadline, lambda: f"everything runs: {', '.join(system.missing())} does not")
     return time.monotonic() - began
 
@@ -41,17 +41,17 @@ def wait_until_drained(system: System, seconds: float) -> float:
     return time.monotonic() - began
 
 
-def _until(condition: Callable[[], _Answer], deadline: float, what: str | Callable[[], str]) -> _Answer:
+def _until(condition: Callable[[], _T], deadline: float, what: str | Callable[[], str]) -> _T:
     while True:
         answer = condition()
         if answer:
             return answer
         if time.monotonic() > deadline:
-            raise Unwell(f"timeout while waiting until {what if isinstance(what, str) else what()}")
+            raise NotHealthy(f"timeout while waiting until {what if isinstance(what, str) else what()}")
         time.sleep(0.2)
 
 
-def _positions(system: System) -> dict[Place, tuple[int, int]]:
+def _positions(system: System) -> dict[GroupPartition, tuple[int, int]]:
     with suppress(psycopg.Error), psycopg.connect(system.postgres.url, connect_timeout=3) as conn:
         conn.execute("SET statement_timeout = '5s'")
         rows = conn.execute(
@@ -61,25 +61,25 @@ def _positions(system: System) -> dict[Place, tuple[int, int]]:
     return {}
 
 
-def _ends(system: System) -> dict[Place, tuple[int, int]]:
+def _ends(system: System) -> dict[GroupPartition, tuple[int, int]]:
     found = _positions(system)
     return found if {(queue, group) for queue, group, _ in found} >= system.readers else {}
 
 
-def _behind(system: System, marks: dict[Place, tuple[int, int]]) -> dict[Place, tuple[int, int]]:
+def _behind(system: System, marks: dict[GroupPartition, tuple[int, int]]) -> dict[GroupPartition, tuple[int, int]]:
     now, behind = _positions(system), {}
     if not now:
         return marks
-    for place, (was, end) in marks.items():
+    for partition, (was, end) in marks.items():
         # Drained idle partitions have no position any more.
-        at, _ = now.get(place, (end, end))
-        goal = min(was + 1, end) if place[1] == GATED else end
+        at, _ = now.get(partition, (end, end))
+        goal = min(was + 1, end) if partition[1] == GATED else end
         if at < goal:
-            behind[place] = (at, goal)
+            behind[partition] = (at, goal)
     return behind
 
 
-def _have_come_to(system: System, marks: dict[Place, tuple[int, int]]) -> bool:
+def _have_reached(system: System, marks: dict[GroupPartition, tuple[int, int]]) -> bool:
     return not _behind(system, marks)
 
 
@@ -87,7 +87,7 @@ def _ready(system: System) -> bool:
     server = Server(system.web.port)
     try:
         return server.ask("GET", "/readyz")[0] == 200
-    except Unanswered:
+    except NoResponse:
         return False
     finally:
         server.close()

@@ -76,8 +76,8 @@ class Postgres:
         while not self.answers():
             self.mind()
             if time.monotonic() > deadline:
-                said = self.log.read_text(errors="replace")[-2000:]
-                raise RuntimeError(f"PostgreSQL did not start in {_START_SECONDS:g} s: {said}")
+                output = self.log.read_text(errors="replace")[-2000:]
+                raise RuntimeError(f"PostgreSQL did not start in {_START_SECONDS:g} s: {output}")
             time.sleep(0.1)
 
     def mind(self) -> None:

@@ -15,8 +15,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from chaos.http_client import NoResponse, Server
 from chaos.journal import Journal, read
-from chaos.talk import Server, Unanswered
 
 #: The queues, each with the way to make repeated requests idempotent.
 QUEUES = {"orders": "ids", "clicks": "key", "calls": "ids"}
@@ -125,7 +125,7 @@ class Producer:
             tries += 1
             try:
                 status, answer = self._server.post(f"/v1/queues/{queue}/events", events, headers)
-            except Unanswered:
+            except NoResponse:
                 status, answer = 0, None
             if status == 200:
                 break

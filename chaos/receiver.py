@@ -36,9 +36,9 @@ class Receiver(ThreadingHTTPServer):
 
     def note(self, body: bytes) -> None:
         """Record a batch."""
-        said = [[event["id"], event["key"], event["data"]] for event in json.loads(body)["events"]]
+        events = [[event["id"], event["key"], event["data"]] for event in json.loads(body)["events"]]
         with self._lock:
-            self._journal.write({"t": time.monotonic(), "got": said})
+            self._journal.write({"t": time.monotonic(), "got": events})
 
 
 class _Request(BaseHTTPRequestHandler):

@@ -39,10 +39,10 @@ class Done:
 class Schedule(threading.Thread):
     """Does the faults of a plan when their time comes, each in a thread of its own."""
 
-    def __init__(self, system: System, faults: Sequence[Fault], say: Callable[[str], None]) -> None:
+    def __init__(self, system: System, faults: Sequence[Fault], log: Callable[[str], None]) -> None:
         super().__init__(daemon=True)
         self._faults = Faults(system)
-        self._say = say
+        self._log = log
         self._began = 0.0
         self._postgres = threading.Lock()
         self.done = [Done(fault) for fault in faults]
@@ -66,7 +66,7 @@ class Schedule(threading.Thread):
                 done.hit = self._faults.do(done.fault)
         except Impossible as error:
             done.problem = str(error)
-        except Exception as error:  # what went wrong with a fault is told, and no reason to end the run
+        except Exception as error:  # a fault that cannot be injected is reported and does not end the run
             done.problem = f"{type(error).__name__}: {error}"
         done.ended = time.monotonic() - self._began
-        self._say(f"{done.began:6.1f} s  {done.fault.kind}: {done.problem or done.hit} (until {done.ended:.1f} s)")
+        self._log(f"{done.began:6.1f} s  {done.fault.kind}: {done.problem or done.hit} (until {done.ended:.1f} s)")

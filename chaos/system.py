@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 from chaos import consumer, producer
 from chaos.clock import DatabaseClock
 from chaos.disk import Disk
+from chaos.http_client import NoResponse, Server
 from chaos.plan import Plan
 from chaos.postgres import Postgres
 from chaos.process import ROOT, Process
 from chaos.proxy import Proxy
-from chaos.talk import Server, Unanswered
 
 if TYPE_CHECKING:
     from tests.engine.spark_cluster import SparkCluster
@@ -152,7 +152,7 @@ class System:
                     if status in (200, 201):
                         break
                     problem = f"{status} {answer}"
-                except Unanswered as error:
+                except NoResponse as error:
                     problem = str(error)
                 if time.monotonic() > deadline:
                     raise RuntimeError(

@@ -13,12 +13,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from chaos.checker import judge
-from chaos.health import Unwell, wait_until_drained, wait_until_well
+from chaos.checker import check_run
+from chaos.health import NotHealthy, wait_until_drained, wait_until_healthy
 from chaos.plan import Plan
-from chaos.soak.flat import Trend, trend
 from chaos.soak.plots import draw
 from chaos.soak.samples import Sampler
+from chaos.soak.trends import Trend, trend
 from chaos.system import System
 
 _START_SECONDS = 600.0
@@ -47,7 +47,7 @@ def soak(seconds: float, directory: Path, pause_seconds: float, *, spark: bool =
     report: dict[str, Any] = {"seconds": seconds, "retention_seconds": retention, "failures": []}
     with system.running():
         try:
-            wait_until_well(system, _START_SECONDS)
+            wait_until_healthy(system, _START_SECONDS)
             print(f"everything runs; logs and journals are in {directory}", flush=True)
             _sample(sampler, seconds)
             system.stop_file.touch()
@@ -56,14 +56,14 @@ def soak(seconds: float, directory: Path, pause_seconds: float, *, spark: bool =
                 time.sleep(0.1)
             report["drained_after_seconds"] = round(wait_until_drained(system, plan.drain_seconds), 1)
             system.stop()
-            verdict = judge(directory, system.postgres.url, system.sink_file, computed=spark)
-            report |= {"checks": verdict.checks, "facts": verdict.facts}
-            report["failures"] += verdict.failures
-        except Unwell as error:
+            results = check_run(directory, system.postgres.url, system.sink_file, computed=spark)
+            report |= {"checks": results.checks, "facts": results.facts}
+            report["failures"] += results.failures
+        except NotHealthy as error:
             report["failures"].append(str(error))
     trends = [trend(curve) for curve in sampler.curves.values()]
     report["failures"] += [
-        f"{each.name} grows by {each.growth:.1f} {each.unit}" for each in trends if each.verdict == "GROWS"
+        f"{each.name} grows by {each.growth:.1f} {each.unit}" for each in trends if each.kind == "GROWS"
     ]
     report["trends"] = [asdict(each) for each in trends]
     report["curves"] = {name: curve.values for name, curve in sampler.curves.items()}
@@ -92,7 +92,7 @@ def _text(report: dict[str, Any]) -> str:
         shown = Trend(**each)
         unit = f" {shown.unit}" if shown.unit else ""
         lines.append(
-            f"| {shown.name} | {shown.mean:.1f}{unit} | {shown.growth:+.1f} | {shown.noise:.1f} | {shown.verdict} |"
+            f"| {shown.name} | {shown.mean:.1f}{unit} | {shown.growth:+.1f} | {shown.noise:.1f} | {shown.kind} |"
         )
     lines += ["", *(f"- {check}: {result}" for check, result in report.get("checks", {}).items())]
     lines += [f"- {name}: {value}" for name, value in report.get("facts", {}).items()]

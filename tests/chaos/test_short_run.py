@@ -1,4 +1,4 @@
-"""A short run of the chaos system: everything there is, a few faults, and the judge."""
+"""A short run of the chaos system: all processes, a few faults, and the checker."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from chaos.plan import KINDS, Fault, Plan, draw
-from chaos.run import run, text_of
+from chaos.run import format_report, run
 
 #: What recovers without a second start of Spark; the tests of the engine kill drivers.
 FAULTS = (
@@ -29,7 +29,7 @@ def test_the_whole_system_survives_a_few_faults(tmp_path: Path) -> None:
     before = {child.pid for child in psutil.Process().children(recursive=True)}
     plan = Plan(1, 11, FAULTS, standby=False, pause_seconds=0.2, healthy_seconds=240)
     report = run(plan, tmp_path / "run")
-    assert report["ok"], text_of(report)
+    assert report["ok"], format_report(report)
     assert not [fault for fault in report["faults"] if "not_done" in fault]
     left = [child for child in psutil.Process().children(recursive=True) if child.pid not in before]
     assert not left, "a process was left behind"

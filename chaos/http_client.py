@@ -10,7 +10,7 @@ from typing import Any
 _TIMEOUT_SECONDS = 8.0
 
 
-class Unanswered(Exception):
+class NoResponse(Exception):
     """There was no response: the request may have been processed or not."""
 
 
@@ -37,7 +37,7 @@ class Server:
             return response.status, json.loads(content) if content else None
         except (OSError, http.client.HTTPException, ValueError) as error:
             self.close()
-            raise Unanswered(str(error)) from error
+            raise NoResponse(str(error)) from error
 
     def close(self) -> None:
         """Close the connection."""

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from chaos.soak.flat import trend
 from chaos.soak.samples import Curve
+from chaos.soak.trends import trend
 
 
 def curve(
@@ -21,7 +21,7 @@ def curve(
 
 def test_a_leak_is_found_and_how_much_it_was() -> None:
     found = trend(curve(lambda part: 100 + 60 * part))
-    assert found.verdict == "GROWS"
+    assert found.kind == "GROWS"
     assert found.growth == pytest.approx(60 * 0.7, rel=0.1), "of the part that is looked at"
 
 
@@ -36,25 +36,25 @@ def test_a_leak_is_found_and_how_much_it_was() -> None:
     ],
 )
 def test_what_is_no_leak_is_flat(shape: Callable[[float], float]) -> None:
-    assert trend(curve(shape, noise=0.5)).verdict == "flat"
+    assert trend(curve(shape, noise=0.5)).kind == "flat"
 
 
 def test_a_trend_that_drowns_in_noise_is_flat() -> None:
-    assert trend(curve(lambda part: 100 + 30 * part, noise=60)).verdict == "flat"
+    assert trend(curve(lambda part: 100 + 30 * part, noise=60)).kind == "flat"
 
 
 @pytest.mark.parametrize(("unit", "least"), [("MB", 8), ("ms", 500), ("", 4), ("µs", 300)])
 def test_a_leak_counts_from_the_floors_that_the_documentation_names(unit: str, least: float) -> None:
     def grown(by: float) -> str:
-        return trend(curve(lambda part: by * part / 0.7, unit=unit, noise=0)).verdict
+        return trend(curve(lambda part: by * part / 0.7, unit=unit, noise=0)).kind
 
     assert (grown(least * 1.01), grown(least * 0.99)) == ("GROWS", "flat")
 
 
 def test_what_is_kept_for_longer_than_a_soak_grows_by_design() -> None:
     found = trend(curve(lambda part: 10 + 90 * part, name="size of cycles"))
-    assert found.verdict.startswith("by design")
+    assert found.kind.startswith("by design")
 
 
 def test_a_line_is_not_drawn_through_a_few_samples() -> None:
-    assert trend(Curve("connections", "", [(0, 1), (60, 50)])).verdict == "too few samples"
+    assert trend(Curve("connections", "", [(0, 1), (60, 50)])).kind == "too few samples"

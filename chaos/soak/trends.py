@@ -27,7 +27,7 @@ class Trend:
     #: The change of the fitted line from start to end.
     growth: float
     noise: float
-    verdict: str
+    kind: str
 
 
 def trend(curve: Curve) -> Trend:
@@ -44,10 +44,10 @@ def trend(curve: Curve) -> Trend:
     left = [value - mean - slope * (at - middle) for at, value in values]
     noise = (sum(each**2 for each in left) / len(left)) ** 0.5
     growth = slope * (values[-1][0] - values[0][0])
-    return Trend(curve.name, curve.unit, mean, growth, noise, _verdict(curve, mean, growth, noise))
+    return Trend(curve.name, curve.unit, mean, growth, noise, _classify(curve, mean, growth, noise))
 
 
-def _verdict(curve: Curve, mean: float, growth: float, noise: float) -> str:
+def _classify(curve: Curve, mean: float, growth: float, noise: float) -> str:
     if curve.unit == "per second":
         return "the load"
     for table, why in BY_DESIGN.items():

@@ -1,4 +1,4 @@
-"""The judge finds what is wrong: each check is broken, and says so."""
+"""The checker detects violations: each check has a test that violates it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 import chaos
-from chaos.checker import Verdict, judge
+from chaos.checker import CheckResults, check_run
 from chaos.journal import Journal
 from penstock import SyncPenstock
 
@@ -58,7 +58,7 @@ class World:
                 client.queue(queue).create("key")
                 client.queue(queue).push([{"data": number} for number in range(events)])
 
-    def judge(self) -> Verdict:
+    def check_run(self) -> CheckResults:
         for name in ("producer", "consumer", "receiver"):
             journal = Journal(self.directory / (f"{name}-a.journal" if name != "receiver" else "receiver.journal"))
             for line in getattr(self, name):
@@ -66,7 +66,7 @@ class World:
         self.file.write_text("".join(json.dumps(line) + "\n" for line in self.written))
         if self.computed:
             self._compute()
-        return judge(self.directory, self.url, self.file, computed=self.computed)
+        return check_run(self.directory, self.url, self.file, computed=self.computed)
 
     def _compute(self) -> None:
         with psycopg.connect(self.url) as conn:
@@ -98,18 +98,18 @@ def world_without_spark(tmp_path: Path, database_url: str) -> World:
 
 
 def test_a_run_in_which_all_went_well_is_found_to_be_so(world: World) -> None:
-    verdict = world.judge()
-    assert verdict.failures == []
-    assert set(verdict.checks.values()) == {"held"}
+    results = world.check_run()
+    assert results.failures == []
+    assert set(results.checks.values()) == {"held"}
     # Of a check that nothing breaks nobody knows whether it finds anything.
     broken = {_for_any_queue(check) for _, check in BREAKS} | DEAD_AND_UNREAD
-    assert {_for_any_queue(check) for check in verdict.checks} <= broken
+    assert {_for_any_queue(check) for check in results.checks} <= broken
 
 
 def test_a_run_without_spark_in_which_all_went_well_is_found_to_be_so(world_without_spark: World) -> None:
-    verdict = world_without_spark.judge()
-    assert verdict.failures == []
-    assert {"calls: nothing acknowledged is lost", "webhook: everything came"} <= set(verdict.checks)
+    results = world_without_spark.check_run()
+    assert results.failures == []
+    assert {"calls: nothing acknowledged is lost", "webhook: everything came"} <= set(results.checks)
 
 
 def _for_any_queue(check: str) -> str:
@@ -215,11 +215,11 @@ DEAD_AND_UNREAD = {"there are no dead letters", "every group has read everything
 
 
 @pytest.mark.parametrize(("breaks", "check"), BREAKS)
-def test_the_judge_finds_what_is_wrong(world: World, breaks: Callable[[World], None], check: str) -> None:
+def test_the_checker_detects_a_violation(world: World, breaks: Callable[[World], None], check: str) -> None:
     breaks(world)
-    verdict = world.judge()
-    assert verdict.checks[check] == "BROKEN", verdict
-    assert any(failure.startswith(check) for failure in verdict.failures)
+    results = world.check_run()
+    assert results.checks[check] == "BROKEN", results
+    assert any(failure.startswith(check) for failure in results.failures)
 
 
 @pytest.mark.parametrize(
@@ -232,22 +232,22 @@ def test_the_judge_finds_what_is_wrong(world: World, breaks: Callable[[World], N
         (_lose_a_window, "webhook: everything came"),
     ],
 )
-def test_the_judge_finds_what_is_wrong_without_spark(
+def test_the_checker_detects_a_violation_without_spark(
     world_without_spark: World, breaks: Callable[[World], None], check: str
 ) -> None:
     breaks(world_without_spark)
-    assert world_without_spark.judge().checks[check] == "BROKEN"
+    assert world_without_spark.check_run().checks[check] == "BROKEN"
 
 
 def test_dead_letters_and_unread_events_are_found(world: World) -> None:
     with SyncPenstock(world.url) as client:
         client.ack(client.queue("clicks").group("readers").pop(), "dead_letter")
-    verdict = world.judge()
-    assert {check for check, result in verdict.checks.items() if result == "BROKEN"} == DEAD_AND_UNREAD
+    results = world.check_run()
+    assert {check for check, result in results.checks.items() if result == "BROKEN"} == DEAD_AND_UNREAD
 
 
-@pytest.mark.parametrize("module", ["checker", "oracle", "journal", "producer", "consumer", "receiver", "talk"])
-def test_who_judges_and_who_loads_share_no_code_with_the_product(module: str) -> None:
+@pytest.mark.parametrize("module", ["checker", "oracle", "journal", "producer", "consumer", "receiver", "http_client"])
+def test_checker_and_load_share_no_code_with_the_product(module: str) -> None:
     tree = ast.parse((Path(chaos.__file__).parent / f"{module}.py").read_text())
     for node in ast.walk(tree):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
@@ -255,4 +255,4 @@ def test_who_judges_and_who_loads_share_no_code_with_the_product(module: str) ->
         for name in names:
             assert name.partition(".")[0] != "penstock"
             if name.startswith("chaos"):
-                assert name in ("chaos.journal", "chaos.oracle", "chaos.talk"), name
+                assert name in ("chaos.journal", "chaos.oracle", "chaos.http_client"), name
