@@ -31,6 +31,13 @@ async def get_metrics(call: ApiCall) -> Response:
     return await _respond(call, server_totals)
 
 
+@routes.get("/metrics/prometheus", "Get metrics for Prometheus", Role.READ, checks_queues=True)
+async def get_prometheus_metrics(call: ApiCall) -> Response:
+    """Return the same metrics at the address of Queen's own server."""
+    body, media_type = render_text(await _visible_metrics(call), call.request.headers.get("accept", ""))
+    return Response(body, headers={"Content-Type": media_type, "Vary": "Accept"})
+
+
 async def get_processor_metrics(call: ApiCall) -> Response:
     """Return the metrics of a process that runs queries and receives no pushes."""
     return await _respond(call, processor_totals)

@@ -20,6 +20,14 @@ _MISSING_DETAILS = {
     "partitionId": "partitionId is required to ensure message uniqueness",
 }
 _DETAILS = {"no-such-route": "Not found", "method-not-allowed": "Method not allowed"}
+#: Why routes of Queen's own server do not exist here, by the start of their paths.
+_NOT_OFFERED = {
+    "/api/v1/ephemeral/": "ephemeral queues are not offered: push to a queue and set its retentionSeconds",
+    "/api/v1/analytics/": "time series are not offered: scrape /metrics, or read GET /v1/metrics",
+    "/api/v1/status/": "time series are not offered: scrape /metrics, or read GET /v1/metrics",
+    "/api/v1/system/": "not offered: all servers share the state in PostgreSQL",
+    "/api/v1/migration/": "not offered: back up and restore the database with the programs of PostgreSQL",
+}
 
 
 class QueenError(msgspec.Struct):
@@ -33,6 +41,9 @@ class QueenErrorFormat(ErrorFormat):
 
     def render(self, problem: Problem, request_id: str = "") -> Response:
         detail = _DETAILS.get(problem.kind, problem.detail)
+        if problem.kind == "no-such-route":
+            path = problem.detail.rpartition(" ")[2]
+            detail = next((reason for start, reason in _NOT_OFFERED.items() if path.startswith(start)), detail)
         status = self.status_of(problem.kind)
         # The code by which clients recognize that they must slow down.
         code = {"code": "rate_limited"} if status == 429 else {}

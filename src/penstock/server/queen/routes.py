@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from penstock.server.queen.admin import configure, dead_letters, groups, health, messages, resources, seek, traces
+from penstock.server.queen.admin import (
+    configure,
+    dead_letters,
+    groups,
+    health,
+    messages,
+    resources,
+    seek,
+    status,
+    traces,
+)
 from penstock.server.queen.delivery import ack, pop, push, transaction
 from penstock.server.queen.errors import QUEEN_ERRORS
 from penstock.server.queen.streams import cycle, register, state
@@ -28,5 +38,6 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *messages.routes,
     *traces.routes,
     *resources.routes,
+    *status.routes,
     *health.routes,
 )
