@@ -108,7 +108,8 @@ class EventStatus(NamedTuple):
 class PartitionAck(msgspec.Struct, frozen=True):
     """Acks for events of one partition, under one lease or (``lease_id`` None) without one.
 
-    An ack of an operator needs no lease.
+    An ack of an operator needs no lease. With ``last_failure_releases``, a failure without retries
+    left ends the lease.
     """
 
     queue: str
@@ -118,6 +119,7 @@ class PartitionAck(msgspec.Struct, frozen=True):
     lease_id: UUID | None
     acks: tuple[EventAck, ...]
     by_operator: bool = False
+    last_failure_releases: bool = False
 
     @property
     def key(self) -> PositionKey:
@@ -259,6 +261,7 @@ class Acks:
                 ack.acks,
                 lease_id=ack.lease_id,
                 by_operator=ack.by_operator,
+                last_failure_releases=ack.last_failure_releases,
                 now=locked[key].now,
                 retry_limit=queue.retry_limit,
                 retry_delay=timedelta(milliseconds=queue.retry_delay_ms),

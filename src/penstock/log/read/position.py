@@ -125,12 +125,15 @@ def apply_acks(
     retry_limit: int,
     retry_delay: timedelta,
     by_operator: bool = False,
+    last_failure_releases: bool = False,
 ) -> AppliedAcks:
     """Apply acks under a lease, or without one (``lease_id`` None) from clients that do not send it.
 
     An ack without a lease counts if the event was delivered under the current lease only: then it is from the holder.
     After that lease has expired it counts as well, because nobody holds the event.
     An ack of an operator needs no lease.
+    With ``last_failure_releases``, a ``failed`` event without retries left ends the lease, and the events after it are
+    delivered again.
 
     The outcomes are in the order of the acks. Of several acks of an event the first one counts.
     """
@@ -140,7 +143,9 @@ def apply_acks(
     distinct = list(first_acks.values())
     problem = None if by_operator else _find_lease_problem(position, distinct, lease_id, now)
     if problem is None:
-        applied = _apply_distinct(position, distinct, now, retry_limit, retry_delay)
+        applied = _apply_distinct(
+            position, distinct, now, retry_limit, retry_delay, last_failure_releases=last_failure_releases
+        )
     else:
         applied = AppliedAcks(position, tuple(_refuse(position, ack, problem) for ack in distinct))
     by_offset = {outcome.offset: outcome for outcome in applied.outcomes}
@@ -159,6 +164,8 @@ def _apply_distinct(
     now: datetime,
     retry_limit: int,
     retry_delay: timedelta,
+    *,
+    last_failure_releases: bool,
 ) -> AppliedAcks:
     next_offset = position.next_offset
     failures = dict(position.failures)
@@ -166,6 +173,7 @@ def _apply_distinct(
     dead: list[FailedEvent] = []
     outcomes: list[AckOutcome] = []
     held_by: EventAck | None = None
+    has_exhausted = False
     for ack in sorted(acks, key=lambda ack: ack.offset):
         attempts = failures.get(ack.offset, 0)
         if ack.offset < position.next_offset or ack.offset in position.skipped:
@@ -180,6 +188,7 @@ def _apply_distinct(
             outcomes.append(AckOutcome(ack.offset))
         elif ack.status == "dead_letter" or (ack.status == "failed" and attempts >= retry_limit):
             dead.append(FailedEvent(ack.offset, ack.error, ack.stage, ack.traceback, attempts + ack.deliveries))
+            has_exhausted = has_exhausted or ack.status == "failed"
             skipped.add(ack.offset)
             outcomes.append(AckOutcome(ack.offset, dead=True))
         else:
@@ -189,7 +198,7 @@ def _apply_distinct(
             outcomes.append(AckOutcome(ack.offset))
         while next_offset in skipped:
             next_offset += 1
-    if held_by is not None or next_offset >= position.lease_end:
+    if held_by is not None or next_offset >= position.lease_end or (has_exhausted and last_failure_releases):
         is_delayed = held_by is not None and held_by.status == "failed" and retry_delay > timedelta(0)
         after = replace(position, lease_id=None, available_at=now + retry_delay if is_delayed else AT_ONCE)
     else:

@@ -18,6 +18,8 @@ class Role(Enum):
 
 
 ALL_QUEUES = ("*",)
+#: The id of a caller with a token is this, a colon and the token's subject, if it has one.
+TOKEN = "token"  # noqa: S105
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 from penstock.core.errors import ConfigurationError
-from penstock.server.auth.identity import ALL_QUEUES, Identity, Role
+from penstock.server.auth.identity import ALL_QUEUES, TOKEN, Identity, Role
 from penstock.server.settings import ServerSettings
 
 _LEEWAY_SECONDS = 10
@@ -144,7 +144,7 @@ def _to_identity(claims: Mapping[str, Any]) -> Identity:
         raise InvalidCredential(f"the token's claim queues must be a list of at most {_MAX_PATTERNS} patterns")
     subject = claims.get("sub")
     is_usable = isinstance(subject, str) and subject.isprintable() and 0 < len(subject) <= _MAX_SUBJECT_LENGTH
-    return Identity(f"token:{subject}" if is_usable else "token", roles, tuple(queues))
+    return Identity(f"{TOKEN}:{subject}" if is_usable else TOKEN, roles, tuple(queues))
 
 
 def _file_versions(settings: ServerSettings) -> tuple[object, ...]:

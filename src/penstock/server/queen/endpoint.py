@@ -1,9 +1,42 @@
-"""Groups of endpoints of the protocol: their tag, error format and lenient query strings."""
+"""Endpoints of the protocol: their tag, error format and lenient query strings, and request bodies with lists."""
 
 from __future__ import annotations
 
+from functools import cache
+from typing import TYPE_CHECKING, get_args, get_origin
+
+import msgspec
+
 from penstock.server.queen.errors import QUEEN_ERRORS
 from penstock.server.routing.endpoint import EndpointGroup
+
+if TYPE_CHECKING:
+    NullableList = list
+else:
+
+    class NullableList:
+        """A list in a :class:`ListBody`, as ``NullableList[str]``. Null is an empty list: Go encodes a nil slice so."""
+
+        def __class_getitem__(cls, item: object) -> object:
+            return list[item] | None
+
+
+class ListBody(msgspec.Struct):
+    """A part of a request body with fields of type :class:`NullableList`."""
+
+    def __post_init__(self) -> None:
+        for name in _list_names(type(self)):
+            if getattr(self, name) is None:
+                setattr(self, name, [])
+
+
+@cache
+def _list_names(body: type[ListBody]) -> tuple[str, ...]:
+    return tuple(
+        field.name
+        for field in msgspec.structs.fields(body)
+        if any(get_origin(part) is list for part in get_args(field.type))
+    )
 
 
 def queen_routes(*problems: str) -> EndpointGroup:

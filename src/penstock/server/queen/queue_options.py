@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from penstock.log.options import DEFAULT_DEDUP_SECONDS
 from penstock.log.queue import Queue
 from penstock.server.http.errors import Problem
 
@@ -29,6 +30,10 @@ DEFAULTS: dict[str, Any] = {
     "dlqAfterMaxRetries": False,
     "maxWaitTimeSeconds": 0,
 }
+
+_DEDUP_SECONDS = DEFAULT_DEDUP_SECONDS["key"]
+#: The largest message, unless the queue is configured otherwise.
+_MAX_MESSAGE_BYTES = 16 << 20
 
 _Number = float | None | UnsetType
 _Count = int | None | UnsetType
@@ -69,9 +74,14 @@ def merge_options(current: Mapping[str, Any], given: GivenOptions, *, replace: b
 
 
 def to_log_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert to options of the log. priority, ttl and maxWaitTimeSeconds are stored but have no effect."""
-    retention = options["retentionSeconds"] or options["completedRetentionSeconds"]
-    is_retained = bool(options["retentionEnabled"] and retention)
+    """Convert to options of the log. priority and ttl are stored but have no effect."""
+    limits = [options["maxWaitTimeSeconds"]]
+    if options["retentionEnabled"]:
+        limits.append(options["retentionSeconds"])
+    # These apply to all messages, completedRetentionSeconds only to those that every group has read.
+    unread = min(filter(None, limits), default=None)
+    completed = options["completedRetentionSeconds"] if options["retentionEnabled"] else 0
+    retention = unread or completed or None
     return {
         "lease_seconds": options["leaseTime"] or DEFAULTS["leaseTime"],
         "retry_limit": options["retryLimit"],
@@ -80,9 +90,11 @@ def to_log_options(options: Mapping[str, Any]) -> dict[str, Any]:
         "quiet_seconds": options["windowBuffer"],
         # 0 means no limit of its own: the default limit of the log applies.
         **({"max_depth_events": options["maxSize"]} if options["maxSize"] else {}),
-        "retention_seconds": retention if is_retained else None,
-        # retentionSeconds applies to all messages, completedRetentionSeconds only to those that every group has read.
-        "retention_drops_unread": is_retained and options["retentionSeconds"] > 0,
+        "retention_seconds": retention,
+        "retention_drops_unread": unread is not None,
+        # The log keeps messages for as long as it knows their ids.
+        "dedup_window_seconds": min(retention or _DEDUP_SECONDS, _DEDUP_SECONDS),
+        "max_event_bytes": _MAX_MESSAGE_BYTES,
     }
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tests.server.queen.client import QueenClient, data
+from tests.server.server_process import wait_until
 
 #: The options that the Python client sends with every create().
 CLIENT_DEFAULTS: dict[str, Any] = {
@@ -48,6 +49,19 @@ def test_absent_options_keep_their_value_and_null_resets_them(queen: QueenClient
     body = {"queue": queue, "options": {"leaseTime": 4}, "mode": "replace"}
     replaced = queen.post("/api/v1/configure", body)["options"]
     assert (replaced["leaseTime"], replaced["retryLimit"]) == (4, 3)
+
+
+@pytest.mark.slow
+def test_retention_and_longest_wait_drop_messages_that_nobody_has_read(queen: QueenClient, queue: str) -> None:
+    limits: list[dict[str, Any]] = [{"retentionEnabled": True, "retentionSeconds": 1}, {"maxWaitTimeSeconds": 1}]
+    names = [f"{queue}-{n}" for n in range(len(limits))]
+    for name, options in zip(names, limits, strict=True):
+        assert queen.configure(name, **options)["options"].items() >= options.items()
+        queen.push(name, [1])
+    for name in names:
+        wait_until(lambda name=name: queen.get("/api/v1/messages", queue=name)["messages"] == [])  # type: ignore[misc]
+        # The log forgets the id of a message with the message.
+        assert queen.push(name, [2])[0]["status"] == "queued"
 
 
 def test_delete_removes_a_queue_with_its_messages(queen: QueenClient, queue: str) -> None:

@@ -59,6 +59,21 @@ def test_failed_message_becomes_a_dead_letter_after_its_retries(queen: QueenClie
     assert data(queen.pop(queue, batch=5)) == ["good"]
 
 
+def test_last_failure_ends_the_lease_as_any_failure_does(queen: QueenClient, acker: QueenClient, queue: str) -> None:
+    queen.configure(queue, retryLimit=0)
+    queen.push(queue, range(4))
+    messages = queen.pop(queue, batch=4)
+    assert acker.ack(messages[0])["leaseReleased"] is False
+    answer = acker.ack(messages[1], "failed")
+    assert (answer["success"], answer["dlq"], answer["leaseReleased"]) == (True, True, True)
+    # A client of 0.15 goes on with the batch that it has: its acks are refused, and nothing is lost.
+    assert acker.ack(messages[2])["success"] is False
+    again = queen.pop(queue, batch=4)
+    assert data(again) == [2, 3]
+    assert acker.ack(again[1])["success"] is True
+    assert queen.pop(queue) == []
+
+
 def test_retry_uses_no_attempt_and_dlq_takes_effect_at_once(queen: QueenClient, acker: QueenClient, queue: str) -> None:
     queen.configure(queue, retryLimit=0)
     queen.push(queue, [0])

@@ -171,11 +171,8 @@ def test_new_group_starts_at_the_beginning_by_default(queen: QueenClient, queue:
         assert queen.pop(queue, consumerGroup=group, **subscription) == []
         queen.push(queue, [group], f"made later for {group}", ids=[group])
         assert group in data(queen.pop(queue, consumerGroup=group, partitions=10, **subscription))
-    assert (
-        "subscriptionMode"
-        in queen.get(f"/api/v1/pop/queue/{queue}", 400, consumerGroup="x", subscriptionMode="some")["error"]
-    )
-    assert "ISO" in queen.get(f"/api/v1/pop/queue/{queue}", 400, consumerGroup="x", subscriptionFrom="some")["error"]
+    assert "old" in data(queen.pop(queue, consumerGroup="x", subscriptionMode="from_beginning", partitions=10))
+    assert "ISO" in queen.get(f"/api/v1/pop/queue/{queue}", 400, consumerGroup="y", subscriptionFrom="some")["error"]
 
 
 def test_new_group_starts_at_a_timestamp(queen: QueenClient, queue: str) -> None:

@@ -5,8 +5,11 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID
 
+import httpx
 import pytest
 
+from tests.server.access_server import JWT_SECRET, AccessServer
+from tests.server.keys import sign_token
 from tests.server.queen.client import QueenClient, data
 
 
@@ -68,6 +71,14 @@ def test_trace_id_is_stored_and_producer_sub_of_the_request_is_ignored(queen: Qu
     assert (message["traceId"], message["producerSub"]) == (trace, None)
 
 
+def test_producer_sub_is_the_subject_of_the_token(access_server: AccessServer, queue: str) -> None:
+    token = sign_token(JWT_SECRET, "HS256", role="read-write", sub="alice")
+    with httpx.Client(base_url=access_server.url, headers={"Authorization": f"Bearer {token}"}) as http:
+        queen = QueenClient(http)
+        queen.push(queue, [1])
+        assert queen.pop(queue)[0]["producerSub"] == "alice"
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     [
@@ -93,6 +104,18 @@ def test_bodies_that_are_not_json_are_refused(queen: QueenClient) -> None:
     assert answer.json()["error"].startswith("Invalid JSON: ")
     assert queen.post("/api/v1/push", {"items": []}, 201) == []
     assert queen.get("/api/v1/nowhere", 404) == {"error": "Not found"}
+
+
+def test_push_of_null_is_a_push_of_no_items(queen: QueenClient) -> None:
+    assert queen.post("/api/v1/push", {"items": None}, 201) == []
+
+
+def test_messages_of_several_mebibytes_are_accepted(queen: QueenClient, queue: str) -> None:
+    large = "x" * (15 << 20)
+    queen.push(queue, [large])
+    assert data(queen.pop(queue)) == [large]
+    refused = {"items": [{"queue": queue, "payload": "x" * (17 << 20)}]}
+    assert str(16 << 20) in queen.post("/api/v1/push", refused, 400)["error"]
 
 
 def test_push_to_a_full_queue_is_rate_limited(queen: QueenClient, queue: str) -> None:

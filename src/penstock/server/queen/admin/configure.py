@@ -32,7 +32,7 @@ class ConfigureRequest(msgspec.Struct):
     queue: str
     namespace: str | None = None
     task: str | None = None
-    options: GivenOptions = msgspec.field(default_factory=GivenOptions)
+    options: GivenOptions | None = None
     #: "replace" resets absent options to their defaults; otherwise they keep their values.
     mode: str | None = None
 
@@ -90,12 +90,14 @@ async def _configure(call: ApiCall, body: ConfigureRequest) -> ConfiguredQueue:
     namespace = stored.namespace if body.namespace is None else body.namespace
     task = stored.task if body.task is None else body.task
     current = DEFAULTS if before is None else stored.options or from_queue(before)
-    options = merge_options(current, body.options, replace=body.mode == "replace")
+    options = merge_options(current, body.options or GivenOptions(), replace=body.mode == "replace")
     changes = to_log_options(options)
     if before is not None and body.mode != "replace":
         was = to_log_options(current)
         changes = {name: value for name, value in changes.items() if name not in was or was[name] != value}
     if before is not None:
+        if before.dedup_window_seconds <= 0:
+            changes.pop("dedup_window_seconds", None)
         differs = any(getattr(before, name, value) != value for name, value in changes.items())
         if differs or options != current or (namespace, task) != (stored.namespace, stored.task):
             call.require_access(body.queue, Role.ADMIN)

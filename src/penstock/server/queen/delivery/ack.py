@@ -12,7 +12,7 @@ from penstock.log.read.lease import LeaseExtension
 from penstock.server.auth.identity import Role
 from penstock.server.http.errors import Problem
 from penstock.server.queen.delivery.ack_by_id import UNRESOLVED, AckById, AckByIdResult, AcksById
-from penstock.server.queen.endpoint import queen_routes
+from penstock.server.queen.endpoint import ListBody, NullableList, queen_routes
 from penstock.server.queen.identifiers import QUEUE_MODE, IdKind, decode_id, parse_uuid
 from penstock.server.routing.call import ApiCall
 
@@ -35,10 +35,10 @@ class GroupMessageAck(MessageAck, rename="camel"):
     consumer_group: str | None = None
 
 
-class MessageAckBatch(msgspec.Struct, rename="camel"):
+class MessageAckBatch(ListBody, rename="camel"):
     """The statuses of several messages in one consumer group."""
 
-    acknowledgments: list[MessageAck]
+    acknowledgments: NullableList[MessageAck]
     consumer_group: str | None = None
 
 

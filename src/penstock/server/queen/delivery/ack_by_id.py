@@ -82,8 +82,11 @@ class AcksById:
         self._deliveries.add(events)
 
     async def ack(self, acks: Sequence[AckById]) -> list[AckByIdResult]:
-        """Apply acks, each partition in a transaction of its own; the results are in the order of the acks."""
-        resolved, results = await self._resolve(acks)
+        """Apply acks, each partition in a transaction of its own; the results are in the order of the acks.
+
+        A failure without retries left ends the lease like any other: clients from 1.0 on skip the rest of the batch.
+        """
+        resolved, results = await self._resolve(acks, last_failure_releases=True)
         applied = await asyncio.gather(*(self._log.acks.apply(partition_acks.ack) for partition_acks in resolved))
         for partition_acks, outcomes in zip(resolved, applied, strict=True):
             for index, outcome in zip(partition_acks.indices, outcomes, strict=True):
@@ -149,7 +152,9 @@ class AcksById:
         group = await self._log.consumer_groups.get(await self._log.catalog.get(partition.queue), group_name)
         return None if group is None else await self.lookup.find_position(group.id, partition.partition_id)
 
-    async def _resolve(self, acks: Sequence[AckById]) -> tuple[list[_ResolvedAcks], dict[int, AckByIdResult]]:
+    async def _resolve(
+        self, acks: Sequence[AckById], *, last_failure_releases: bool = False
+    ) -> tuple[list[_ResolvedAcks], dict[int, AckByIdResult]]:
         """Return the acks by offset, and by its index the result of each ack that is refused."""
         resolved: list[_ResolvedAcks] = []
         refused: dict[int, AckByIdResult] = {}
@@ -172,7 +177,14 @@ class AcksById:
                     event_acks.append(EventAck(offset, acks[index].status, acks[index].error))
             if accepted:
                 ack_of_partition = PartitionAck(
-                    partition.queue, group, group_id, partition_id, lease_id, tuple(event_acks), by_operator
+                    partition.queue,
+                    group,
+                    group_id,
+                    partition_id,
+                    lease_id,
+                    tuple(event_acks),
+                    by_operator,
+                    last_failure_releases,
                 )
                 resolved.append(_ResolvedAcks(partition, ack_of_partition, accepted))
         return resolved, refused

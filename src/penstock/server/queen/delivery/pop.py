@@ -186,15 +186,13 @@ async def _pop_request(call: ApiCall, query: PopParameters, queue: str | None, p
 
 
 def _start_position(query: PopParameters) -> StartPosition:
-    """Return where a new group starts: at the beginning by default."""
+    """Return where a new group starts: at the beginning by default, and for a mode that nobody knows."""
     subscription = query.subscription_from or query.subscription_mode
-    if subscription in ("", "all"):
-        return "beginning"
     if subscription in ("now", "new", "new-only"):
         return "end"
-    if subscription == query.subscription_from:
+    if query.subscription_from:
         return parse_timestamp(subscription, "subscriptionFrom must be 'now' or an ISO timestamp")
-    raise Problem("invalid-request", "subscriptionMode must be 'all', 'new' or 'new-only'")
+    return "beginning"
 
 
 def _response(

@@ -17,9 +17,9 @@ from penstock.log.log import Log
 from penstock.log.queue import DEFAULT_KEY
 from penstock.log.write.batch import Batch
 from penstock.log.write.result import Pushed, PushResult
-from penstock.server.auth.identity import Role
+from penstock.server.auth.identity import TOKEN, Role
 from penstock.server.ingest.accounting import count_push, producer_id
-from penstock.server.queen.endpoint import queen_routes
+from penstock.server.queen.endpoint import ListBody, NullableList, queen_routes
 from penstock.server.queen.identifiers import IdKind, encode_id, encode_message_id
 from penstock.server.queen.queues import get_or_create_queue
 from penstock.server.routing.call import ApiCall
@@ -43,8 +43,8 @@ class PushItem(msgspec.Struct, rename="camel"):
     trace_id: str | None = None
 
 
-class PushItems(msgspec.Struct):
-    items: list[PushItem]
+class PushItems(ListBody):
+    items: NullableList[PushItem]
 
 
 class PushItemResult(msgspec.Struct):
@@ -63,13 +63,15 @@ class PushItemResult(msgspec.Struct):
 class MessagesByQueue:
     """The messages of a request grouped by queue, and their results in the order of the request."""
 
-    def __init__(self, items: Sequence[PushItem], producer: str = "") -> None:
+    def __init__(self, items: Sequence[PushItem], caller: str) -> None:
         self._items = items
         self._ids = [item.transaction_id or str(uuid.uuid4()) for item in items]
         self._indices: dict[str, list[int]] = {}
         for index, item in enumerate(items):
             self._indices.setdefault(item.queue, []).append(index)
-        self._producer = producer
+        # The claim of a token as it is; an API key by its id.
+        kind, _, subject = caller.partition(":")
+        self._producer = subject if kind == TOKEN else caller
 
     @property
     def queues(self) -> list[str]:

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Sequence
 
 import msgspec
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import UNSET, Raw, UnsetType, field
 
 from penstock.core.errors import TransactionRefused
 from penstock.log.read.position import AckOutcome
@@ -16,7 +16,7 @@ from penstock.server.ingest.accounting import producer_id
 from penstock.server.queen.delivery.ack import INVALID_LEASE, GroupMessageAck, parse_ack, permit_partitions
 from penstock.server.queen.delivery.ack_by_id import AckById, AcksById
 from penstock.server.queen.delivery.push import MessagesByQueue, PushItem, PushItemResult
-from penstock.server.queen.endpoint import queen_routes
+from penstock.server.queen.endpoint import ListBody, NullableList, queen_routes
 from penstock.server.queen.identifiers import parse_uuid
 from penstock.server.routing.call import ApiCall
 
@@ -27,15 +27,15 @@ class AckOperation(GroupMessageAck, rename="camel", tag_field="type", tag="ack")
     pass
 
 
-class PushOperation(msgspec.Struct, tag_field="type", tag="push"):
-    items: list[PushItem]
+class PushOperation(ListBody, tag_field="type", tag="push"):
+    items: NullableList[PushItem] = field(default_factory=list)
 
 
-class Operations(msgspec.Struct, rename="camel"):
+class Operations(ListBody, rename="camel"):
     """The operations of a transaction, and the leases that its acks require."""
 
-    operations: list[AckOperation | PushOperation] | UnsetType = UNSET
-    required_leases: list[str] = []
+    operations: NullableList[AckOperation | PushOperation] | UnsetType = UNSET
+    required_leases: NullableList[str] = field(default_factory=list)
     # Later generations of clients send these. Raw, so that any value is refused with the name of the field.
     kv: Raw | UnsetType = UNSET
     timers: Raw | UnsetType = UNSET

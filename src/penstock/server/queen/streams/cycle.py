@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from msgspec import field
 from psycopg import AsyncConnection
 from psycopg.errors import DataError
 
@@ -22,7 +23,7 @@ from penstock.server.queen.delivery.ack import INVALID_LEASE
 from penstock.server.queen.delivery.ack_by_id import AckById, AcksById
 from penstock.server.queen.delivery.event_lookup import PartitionRef
 from penstock.server.queen.delivery.push import MessagesByQueue, PushItem, PushItemResult
-from penstock.server.queen.endpoint import queen_routes
+from penstock.server.queen.endpoint import ListBody, NullableList, queen_routes
 from penstock.server.queen.identifiers import parse_uuid
 from penstock.server.queen.streams.query_partition import find_activity, find_query_partition
 from penstock.server.queen.streams.state import StateChanges, StateOperation
@@ -53,14 +54,14 @@ class CycleAck(msgspec.Struct, rename="camel"):
     error: str | None = None
 
 
-class CycleCommit(msgspec.Struct):
+class CycleCommit(ListBody):
     """A cycle to commit. Without an ack it closes windows of an idle partition."""
 
     query_id: str
     partition_id: str
     consumer_group: str | None = None
-    state_ops: list[StateOperation] = []
-    push_items: list[PushItem] = []
+    state_ops: NullableList[StateOperation] = field(default_factory=list)
+    push_items: NullableList[PushItem] = field(default_factory=list)
     ack: CycleAck | None = None
     release_lease: bool = True
 

@@ -18,7 +18,7 @@ from penstock.db.statements import Statements
 from penstock.server.auth.identity import Role
 from penstock.server.http.errors import Problem
 from penstock.server.queen.delivery.event_lookup import PartitionRef
-from penstock.server.queen.endpoint import queen_routes
+from penstock.server.queen.endpoint import ListBody, NullableList, queen_routes
 from penstock.server.queen.identifiers import IdKind, encode_id
 from penstock.server.queen.streams.query_partition import find_activity, find_query_partition
 from penstock.server.routing.call import ApiCall
@@ -39,12 +39,12 @@ _UNREAD_SECONDS = 0.5
 _MAX_EPOCH_MS = MAX_MICROS // 1000
 
 
-class StateSelection(msgspec.Struct):
+class StateSelection(ListBody):
     """Selects rows of state by keys, key prefix and end of window; no keys select all."""
 
     query_id: str
     partition_id: str
-    keys: list[str] = []
+    keys: NullableList[str] = field(default_factory=list)
     key_prefix: str | None = None
     ripe_at_or_before: float | None = None
 
@@ -94,7 +94,8 @@ async def get_state(call: ApiCall, body: StateSelection) -> StateRows:
     """Read the state of a query in a partition.
 
     A client asks with ``ripe_at_or_before`` for windows that it can close because the partition is idle. While a worker
-    holds the partition, or it has unread messages, none is returned: those messages may belong to such a window.
+    holds the partition, or it has unread messages, none is returned: those messages may belong to such a window. A row
+    that is too young for a cycle without a lease is left out, too.
     """
     query, partition = await find_query_partition(call, body.query_id, body.partition_id)
     call.require_access_silently(partition.queue)
@@ -107,6 +108,7 @@ async def get_state(call: ApiCall, body: StateSelection) -> StateRows:
         "keys": body.keys,
         "prefix": body.key_prefix,
         "ripe": None if ripe is None else repr(ripe),
+        "seconds": _UNREAD_SECONDS,
     }
     async with call.log.database.connection() as conn:
         if ripe is not None and await find_activity(conn, call.log, partition, query.group_name) is not None:

@@ -4,7 +4,8 @@ WHERE s.query_id = %(query)s AND s.partition_id = %(partition)s
   AND (cardinality(%(keys)s::text[]) = 0 OR s.state_key = ANY(%(keys)s::text[]))
   AND (%(prefix)s::text IS NULL OR starts_with(s.state_key, %(prefix)s))
   AND (%(ripe)s::numeric IS NULL OR CASE WHEN jsonb_typeof(s.value -> 'windowEnd') = 'number'
-                                         THEN (s.value ->> 'windowEnd')::numeric <= %(ripe)s::numeric END)
+                                         THEN (s.value ->> 'windowEnd')::numeric <= %(ripe)s::numeric END
+           AND s.updated_at <= clock_timestamp() - make_interval(secs => %(seconds)s))
 ORDER BY s.state_key
 
 -- name: find_recent
