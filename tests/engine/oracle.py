@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 import statistics
+from calendar import monthrange
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal
 from typing import Any, TypeAlias
 from zoneinfo import ZoneInfo
@@ -95,8 +96,13 @@ def sliding(size: float, slide: float) -> WindowFunction:
     return spans
 
 
-def calendar(every: str, timezone: str) -> WindowFunction:
+def calendar(every: str, timezone: str, anchor_day: int = 1, anchor_month: int = 1) -> WindowFunction:
     zone = ZoneInfo(timezone)
+    months = {"month": 1, "quarter": 3, "year": 12}.get(every)
+
+    def first_day(month: int) -> date:
+        year, index = divmod(month, 12)
+        return date(year, index + 1, min(anchor_day, monthrange(year, index + 1)[1]))
 
     def spans(time: int) -> list[Span]:
         local = (EPOCH + timedelta(microseconds=time)).astimezone(zone)
@@ -105,8 +111,14 @@ def calendar(every: str, timezone: str) -> WindowFunction:
             into = (local.minute * 60 + local.second) * 1_000_000 + local.microsecond
             start = time - into % long
             return [(start, start + long)]
-        first = local.date() - timedelta(days=local.weekday() if every == "week" else 0)
-        after = first + timedelta(days=7 if every == "week" else 1)
+        if months is None:
+            first = local.date() - timedelta(days=local.weekday() if every == "week" else 0)
+            after = first + timedelta(days=7 if every == "week" else 1)
+        else:
+            month = local.year * 12 + local.month - 1
+            while (month - anchor_month + 1) % months or first_day(month) > local.date():
+                month -= 1
+            first, after = first_day(month), first_day(month + months)
         ends = [datetime(d.year, d.month, d.day, tzinfo=zone).astimezone(UTC) for d in (first, after)]
         return [(micros(ends[0]), micros(ends[1]))]
 

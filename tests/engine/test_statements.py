@@ -138,6 +138,16 @@ CASES = {
         FROM orders GROUP BY 1, 2
         """,
     ),
+    "a billing month that begins on the 10th": (
+        """
+        SELECT calendar_window.start AS begins, customer, sum(amount) AS total
+        FROM orders GROUP BY calendar_window(ts, 'month', 'UTC', 10), 2
+        """,
+        """
+        SELECT date_trunc('month', ts - INTERVAL 9 days) + INTERVAL 9 days AS begins, customer, sum(amount) AS total
+        FROM orders GROUP BY 1, 2
+        """,
+    ),
     "a projection": (
         "SELECT upper(customer) AS who, amount * items AS value, CASE WHEN country IS NULL THEN '?' ELSE country END "
         "AS land FROM orders WHERE items BETWEEN 2 AND 4",

@@ -99,6 +99,8 @@ PLACES: dict[str, Callable[[Any], Any]] = {
     "sliding slide": lambda v: STREAM.window_sliding(size=10, slide=v),
     "session": lambda v: STREAM.window_session(gap=v),
     "calendar": lambda v: STREAM.window_calendar(every=v),
+    "calendar day": lambda v: STREAM.window_calendar(every="month", anchor_day=v),
+    "calendar month": lambda v: STREAM.window_calendar(every="year", anchor_month=v),
     "calendar zone": lambda v: STREAM.window_calendar(every="day", timezone=v),
     "event_time": lambda v: STREAM.window_tumbling(seconds=5, event_time=v),
     "grace": lambda v: STREAM.window_tumbling(seconds=5, grace_seconds=v),

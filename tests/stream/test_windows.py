@@ -29,6 +29,10 @@ YEAR = 366 * 86_400
         (windows.session_window(30), "session with gaps of 30 s"),
         (windows.calendar_window("day", "Europe/Rome"), "each day in Europe/Rome"),
         (windows.calendar_window("week", ZoneInfo("UTC")), "each week in UTC"),
+        (windows.calendar_window("month", "UTC"), "each month in UTC"),
+        (windows.calendar_window("month", "UTC", 17), "each month in UTC from day 17"),
+        (windows.calendar_window("year", "UTC", 6, 4), "each year in UTC from day 6 from month 4"),
+        (windows.calendar_window("quarter", "UTC", 1, 11), "each quarter in UTC from month 2"),
     ],
 )
 def test_window_description(
@@ -76,11 +80,28 @@ def test_more_than_a_thousand_windows_per_event_are_refused() -> None:
         windows.sliding_window(1000.001, 1)
 
 
-@pytest.mark.parametrize("every", ["month", "Day", "", None, 5, ["day"]])
+@pytest.mark.parametrize("every", ["months", "Day", "", None, 5, ["day"]])
 def test_unknown_calendar_units_are_refused(every: Any) -> None:
     with pytest.raises(InvalidOption, match="minute, hour, day, week") as caught:
         windows.calendar_window(every, "UTC")
     assert caught.value.option == "every"
+
+
+@pytest.mark.parametrize(
+    ("every", "anchors", "option"),
+    [
+        ("month", (0, 1), "anchor_day"),
+        ("month", (32, 1), "anchor_day"),
+        ("week", (2, 1), "anchor_day"),
+        ("month", (1, 2), "anchor_month"),
+        ("year", (1, 13), "anchor_month"),
+        ("year", (1, "4"), "anchor_month"),
+    ],
+)
+def test_anchors_that_do_not_fit_the_unit_are_refused(every: str, anchors: tuple[Any, Any], option: str) -> None:
+    with pytest.raises(InvalidOption, match=option) as caught:
+        windows.calendar_window(every, "UTC", *anchors)
+    assert caught.value.option == option
 
 
 @pytest.mark.parametrize("timezone", ["Mars/Olympus", "", "Europe", "../etc/passwd", "/etc/passwd", "a\0b", None, 5])

@@ -28,8 +28,17 @@ _MAX_PAIRS = 50
 #: PostgreSQL cuts longer names off.
 _MAX_VIEW_BYTES = 63
 
-#: Length in seconds of calendar windows, and by how much a change of the clocks alters it.
-_CALENDAR_SECONDS = {"minute": (60, 0), "hour": (3600, 1800), "day": (86_400, 3600), "week": (7 * 86_400, 3600)}
+_DAY_SECONDS = 86_400
+#: The shortest and the longest calendar windows, in seconds. A change of the clocks counts for up to an hour.
+_CALENDAR_SECONDS = {
+    "minute": (60, 60),
+    "hour": (1800, 5400),
+    "day": (_DAY_SECONDS - 3600, _DAY_SECONDS + 3600),
+    "week": (7 * _DAY_SECONDS - 3600, 7 * _DAY_SECONDS + 3600),
+    "month": (28 * _DAY_SECONDS - 3600, 31 * _DAY_SECONDS + 3600),
+    "quarter": (89 * _DAY_SECONDS - 3600, 92 * _DAY_SECONDS + 3600),
+    "year": (365 * _DAY_SECONDS - 3600, 366 * _DAY_SECONDS + 3600),
+}
 
 
 @dataclass(frozen=True)
@@ -112,8 +121,7 @@ class ResultTables:
             case TumblingWindow(size_us=size_us) | SlidingWindow(size_us=size_us):
                 return f"s.window_end - s.window_start = {_interval(size_us)}"
             case CalendarWindow(every=every):
-                seconds, change = _CALENDAR_SECONDS[every]
-                shortest, longest = (_interval((seconds + sign * change) * 1_000_000) for sign in (-1, 1))
+                shortest, longest = (_interval(seconds * 1_000_000) for seconds in _CALENDAR_SECONDS[every])
                 return f"s.window_end - s.window_start BETWEEN {shortest} AND {longest}"
         return "true"
 

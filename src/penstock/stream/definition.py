@@ -331,9 +331,19 @@ class Definition:
         """Add windows that last while a key's events follow one another within ``gap`` seconds."""
         return self._add_window(windows.session_window(gap), rules)
 
-    def window_calendar(self, *, every: str, timezone: str = "UTC", **rules: Any) -> Self:
-        """Add windows of a minute, hour, day or week on the clock of a time zone."""
-        return self._add_window(windows.calendar_window(every, timezone), rules)
+    def window_calendar(
+        self, *, every: str, timezone: str = "UTC", anchor_day: int = 1, anchor_month: int = 1, **rules: Any
+    ) -> Self:
+        """Add windows of a minute, hour, day, week, month, quarter or year on the clock of a time zone.
+
+        Args:
+            every: The unit.
+            timezone: The name of the time zone.
+            anchor_day: The day on which a month, quarter or year begins. In a month that is too short, its last day.
+            anchor_month: A month in which a quarter or a year begins.
+            rules: The time rules, as for the other windows.
+        """
+        return self._add_window(windows.calendar_window(every, timezone, anchor_day, anchor_month), rules)
 
     def aggregate(self, aggregates: Mapping[str, Any]) -> Self:
         """Aggregate the events of each window: ``{"count": agg.count(), "total": "sum(amount)"}``."""

@@ -8,10 +8,13 @@ from typing import TypeAlias
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from penstock.core.errors import InvalidOption, short_repr
+from penstock.core.option_checks import check_integer
 
 _MAX_SECONDS = 366 * 86_400
 _MAX_WINDOWS_PER_EVENT = 1000
-CALENDAR_UNITS = ("minute", "hour", "day", "week")
+#: The number of months of the calendar units that are counted in months.
+CALENDAR_MONTHS = {"month": 1, "quarter": 3, "year": 12}
+CALENDAR_UNITS = ("minute", "hour", "day", "week", *CALENDAR_MONTHS)
 
 _MICROS = {
     "microsecond": 1,
@@ -58,13 +61,19 @@ class SessionWindow:
 
 @dataclass(frozen=True, slots=True)
 class CalendarWindow:
-    """A minute, hour, day or week on the clock of a time zone. A day may have 23 or 25 hours."""
+    """A minute, hour, day, week, month, quarter or year on the clock of a time zone. A day may have 23 or 25 hours."""
 
     every: str
     timezone: str
+    #: The first day of a month, quarter or year. In a shorter month, the last day takes its place.
+    anchor_day: int = 1
+    #: A month in which a quarter or a year begins.
+    anchor_month: int = 1
 
     def describe(self) -> str:
-        return f"each {self.every} in {self.timezone}"
+        anchor = "" if self.anchor_day == 1 else f" from day {self.anchor_day}"
+        anchor += "" if self.anchor_month == 1 else f" from month {self.anchor_month}"
+        return f"each {self.every} in {self.timezone}{anchor}"
 
 
 Window: TypeAlias = TumblingWindow | SlidingWindow | SessionWindow | CalendarWindow
@@ -122,11 +131,20 @@ def session_window(gap: object) -> SessionWindow:
     return SessionWindow(parse_seconds("gap", gap))
 
 
-def calendar_window(every: object, timezone: object) -> CalendarWindow:
+def calendar_window(
+    every: object, timezone: object, anchor_day: object = 1, anchor_month: object = 1
+) -> CalendarWindow:
     if not isinstance(every, str) or every not in CALENDAR_UNITS:
         raise InvalidOption(
             f"every must be one of {', '.join(CALENDAR_UNITS)}, not {short_repr(every)}", option="every"
         )
+    day, month = check_integer("anchor_day", anchor_day, 1, 31), check_integer("anchor_month", anchor_month, 1, 12)
+    if day != 1 and every not in CALENDAR_MONTHS:
+        raise InvalidOption(f"anchor_day is for months, quarters and years, not for a {every}", option="anchor_day")
+    if month != 1 and every not in ("quarter", "year"):
+        raise InvalidOption(f"anchor_month is for quarters and years, not for a {every}", option="anchor_month")
+    if every == "quarter":
+        month = (month - 1) % 3 + 1
     name = timezone.key if isinstance(timezone, ZoneInfo) else timezone
     try:
         if not isinstance(name, str):
@@ -137,4 +155,4 @@ def calendar_window(every: object, timezone: object) -> CalendarWindow:
             f"timezone {short_repr(timezone)} is not known: give a name such as 'UTC' or 'Europe/Rome'",
             option="timezone",
         ) from None
-    return CalendarWindow(every, name)
+    return CalendarWindow(every, name, day, month)

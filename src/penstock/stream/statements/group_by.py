@@ -13,7 +13,7 @@ from penstock.core.errors import InvalidSql
 from penstock.stream.aggregates import Aggregate, check_aggregate
 from penstock.stream.sql.source import SqlSource
 from penstock.stream.statements.aggregates import compile_aggregate
-from penstock.stream.statements.group_windows import GroupWindow, parse_group_window
+from penstock.stream.statements.group_windows import WINDOW_FUNCTIONS, GroupWindow, parse_group_window
 from penstock.stream.statements.resolve import SYSTEM_COLUMNS, InputFields, dotted_name, is_star
 from penstock.stream.validation import RESERVED_COLUMNS
 
@@ -27,7 +27,6 @@ NEEDS_WINDOW = (
 
 _ONE_GROUPING = "a stream is grouped in one way: write a statement for each"
 _GROUPING_CLAUSES = ("grouping_sets", "cube", "rollup", "totals", "all")
-_WINDOW_NAMES = ("window", "session_window")
 
 
 class GroupByCompiler:
@@ -256,7 +255,9 @@ class GroupByCompiler:
         if isinstance(node, exp.Column) and not node.table:
             aliased = self._find_alias(node)
             is_call = isinstance(self._window_node, exp.Anonymous)
-            return node.name.lower() in _WINDOW_NAMES and is_call if aliased is None else aliased == self._window_node
+            return (
+                node.name.lower() in WINDOW_FUNCTIONS and is_call if aliased is None else aliased == self._window_node
+            )
         if isinstance(node, exp.Anonymous | exp.TimestampTrunc):
             other = parse_group_window(self._source, node)
             if other is not None:

@@ -20,7 +20,11 @@ from penstock.stream.windows import (
 _EXAMPLES = {
     "window": "window(event_time, '5 seconds')",
     "session_window": "session_window(event_time, '5 minutes')",
+    "calendar_window": "calendar_window(event_time, 'month', 'Europe/Rome', 17)",
 }
+#: The functions whose value is an object with the start and the end of a window.
+WINDOW_FUNCTIONS = tuple(_EXAMPLES)
+_WINDOW_VALUE = "struct(window_start AS start, window_end AS end)"
 _MICROS = 10**6
 
 
@@ -35,8 +39,9 @@ class GroupWindow:
 
 def parse_group_window(source: SqlSource, node: exp.Expr) -> GroupWindow | None:
     """Return the window that an expression of GROUP BY is; None if it is none."""
-    if isinstance(node, exp.Anonymous) and node.name.lower() in _EXAMPLES:
-        return _parse_window_call(source, node)
+    if isinstance(node, exp.Anonymous) and node.name.lower() in WINDOW_FUNCTIONS:
+        is_calendar = node.name.lower() == "calendar_window"
+        return _parse_calendar_call(source, node) if is_calendar else _parse_window_call(source, node)
     if isinstance(node, exp.TimestampTrunc | exp.DateTrunc):
         return _parse_date_trunc(source, node)
     return None
@@ -73,7 +78,26 @@ def _parse_window_call(source: SqlSource, call: exp.Anonymous) -> GroupWindow:
             window = sliding_window(*lengths)
         else:
             window = tumbling_window(lengths[0])
-    return GroupWindow(window, arguments[0], "struct(window_start AS start, window_end AS end)")
+    return GroupWindow(window, arguments[0], _WINDOW_VALUE)
+
+
+def _parse_calendar_call(source: SqlSource, call: exp.Anonymous) -> GroupWindow:
+    """``calendar_window(t, unit [, time zone [, first day [, first month]]])``."""
+    time, *values = call.expressions or [None]
+    if not 1 <= len(values) <= 4 or not all(isinstance(value, exp.Literal) for value in values):
+        raise source.error(
+            call,
+            "calendar_window takes a time, a unit and, if needed, a time zone, the first day and the first month: "
+            f"{_EXAMPLES['calendar_window']}",
+        )
+    texts = [value.this if value.is_string else _integer(value.this) for value in values]
+    every, zone, *anchors = texts if len(texts) > 1 else [*texts, "UTC"]
+    with source.locate_errors(call):
+        return GroupWindow(calendar_window(every, zone, *anchors), time, _WINDOW_VALUE)
+
+
+def _integer(text: str) -> object:
+    return int(text) if text.isdecimal() else text
 
 
 def _parse_date_trunc(source: SqlSource, call: Any) -> GroupWindow:

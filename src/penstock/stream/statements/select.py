@@ -13,6 +13,7 @@ from penstock.stream.sql.types import parse_type
 from penstock.stream.statements.application import Application
 from penstock.stream.statements.clauses import check_clauses, check_select
 from penstock.stream.statements.group_by import NEEDS_WINDOW, GroupByCompiler
+from penstock.stream.statements.group_windows import WINDOW_FUNCTIONS
 from penstock.stream.statements.join import compile_stream_join
 from penstock.stream.statements.relation import Relation, SelectedColumn, check_unique, select_item, table_name
 from penstock.stream.statements.resolve import SYSTEM_COLUMNS, InputFields, expand_aliases, is_star
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from penstock.stream.definition import Definition
 
 _NO_FROM = "the SELECT reads nothing: write FROM and the name of a queue"
-_WINDOW_NAMES = ("window", "session_window")
 
 
 @dataclass(frozen=True)
@@ -313,7 +313,7 @@ def _grouped_columns(select: exp.Select, fields: InputFields) -> list[exp.Column
             if not column.table and column.name in aliases and not column.find_ancestor(exp.AggFunc):
                 is_used = bool(fields.has(column.name, aliases[column.name]))
             else:
-                is_used = column.name.lower() not in _WINDOW_NAMES and column.table not in {*aliases, "window"}
+                is_used = column.name.lower() not in WINDOW_FUNCTIONS and column.table not in {*aliases, "window"}
             if is_used:
                 columns.append(column)
     return columns

@@ -54,11 +54,11 @@ class Windows:
         return self.title
 
 
-def _calendar(every: str, zone: str, over: int) -> Windows:
+def _calendar(every: str, zone: str, over: int, **anchor: int) -> Windows:
     return Windows(
-        f"each {every} in {zone}",
-        lambda made, rules: made.window_calendar(every=every, timezone=zone, **rules),
-        oracle.calendar(every, zone),
+        f"each {every} in {zone} {anchor or ''}",
+        lambda made, rules: made.window_calendar(every=every, timezone=zone, **anchor, **rules),
+        oracle.calendar(every, zone, **anchor),
         int(ZONES[zone].timestamp()),
         over,
     )
@@ -85,6 +85,10 @@ KINDS = [
     _calendar("day", "America/New_York", 72 * 3600),
     _calendar("day", "America/Havana", 72 * 3600),
     _calendar("week", "Europe/Rome", 21 * 86400),
+    _calendar("month", "Europe/Rome", 150 * 86400),
+    _calendar("month", "America/Havana", 150 * 86400, anchor_day=31),
+    _calendar("quarter", "America/New_York", 400 * 86400, anchor_day=10, anchor_month=3),
+    _calendar("year", "Asia/Kathmandu", 1000 * 86400, anchor_day=29, anchor_month=2),
 ]
 
 
@@ -156,6 +160,7 @@ def _many(windows: Windows, **more: Any) -> Scenario:
 @example(_many(KINDS[3], lateness=0))
 @example(_many(KINDS[4], lateness=0, grace=0))
 @example(_many(KINDS[10]))
+@example(_many(KINDS[-3]))
 @given(scenarios())
 @settings(
     max_examples=EXAMPLES,

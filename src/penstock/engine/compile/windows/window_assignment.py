@@ -20,7 +20,14 @@ from penstock.engine.compile.windows.window_output import WindowOutput, window_o
 from penstock.engine.reference_tables import ReferenceTables
 from penstock.engine.worker.preaggregate import GROUP_COLUMNS
 from penstock.stream.definition import Definition
-from penstock.stream.windows import CalendarWindow, SessionWindow, SlidingWindow, TumblingWindow, Window
+from penstock.stream.windows import (
+    CALENDAR_MONTHS,
+    CalendarWindow,
+    SessionWindow,
+    SlidingWindow,
+    TumblingWindow,
+    Window,
+)
 
 _CLOCK_US = {"minute": 60_000_000, "hour": 3_600_000_000}
 
@@ -112,6 +119,8 @@ def _windows_of_event(window: Window) -> Column:
             local = F.unix_micros(F.from_utc_timestamp(F.timestamp_micros(time), zone))
             start = time - F.pmod(local, F.lit(size))
             return F.array(_window_struct(start, start + size))
+        case CalendarWindow(every=every) if every in CALENDAR_MONTHS:
+            return F.array(_months_of_event(window, time))
         case CalendarWindow(every=every, timezone=zone):
             local = F.date_trunc(every, F.from_utc_timestamp(F.timestamp_micros(time), zone))
             local_end = local + F.expr(f"INTERVAL 1 {every}")
@@ -119,6 +128,24 @@ def _windows_of_event(window: Window) -> Column:
             return F.array(_window_struct(start, end))
         case SessionWindow():
             raise TypeError("sessions depend on the open sessions and are assigned by assign_sessions")
+
+
+def _months_of_event(window: CalendarWindow, time: Column) -> Column:
+    """The month, quarter or year of an event. Months are counted from the year 0."""
+
+    def boundary(month: Column) -> Column:
+        first = F.make_date(F.floor(month / 12).cast("int"), F.pmod(month, F.lit(12)) + 1, F.lit(1))
+        return F.least(F.date_add(first, window.anchor_day - 1), F.last_day(first))
+
+    def micros(date: Column) -> Column:
+        return F.unix_micros(F.to_utc_timestamp(date.cast("timestamp"), window.timezone))
+
+    months = CALENDAR_MONTHS[window.every]
+    local = F.from_utc_timestamp(F.timestamp_micros(time), window.timezone)
+    month = F.year(local) * 12 + F.month(local) - 1
+    month = month - F.pmod(month - (window.anchor_month - 1), F.lit(months))
+    month = F.when(local < boundary(month), month - months).otherwise(month)
+    return _window_struct(micros(boundary(month)), micros(boundary(month + months)))
 
 
 def _window_struct(start: Column, end: Column) -> Column:
