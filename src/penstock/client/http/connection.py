@@ -63,7 +63,7 @@ class HttpResponse:
 class ConnectionPool:
     """Sends requests to one server over a pool of connections."""
 
-    def __init__(self, url: str, ssl_context: ssl.SSLContext, limit: int | None, connect_seconds: float) -> None:
+    def __init__(self, url: str, ssl_context: ssl.SSLContext | None, limit: int | None, connect_seconds: float) -> None:
         parts = urlsplit(url)
         self._host = parts.hostname or ""
         self._port = parts.port or (443 if parts.scheme == "https" else 80)

@@ -69,7 +69,9 @@ class RetryingHttpClient:
                     "the API key is not valid: it must be a single word, such as penstock_<id>_<secret>"
                 )
             self._headers["Authorization"] = f"Bearer {key}"
-        self._ssl_context = _create_ssl_context(ca_file)
+        # Reading the CA certificates of the system takes some 20 ms.
+        needs_ssl = ca_file is not None or self.url.lower().startswith("https:")
+        self._ssl_context = _create_ssl_context(ca_file) if needs_ssl else None
         self._connections = connections
         self._wait_for_room = wait_for_room
         self._pool: ConnectionPool | None = None
