@@ -73,8 +73,10 @@ class Server:
     def fresh_database(self, template: str) -> Iterator[str]:
         """Create a database, yield its URI and drop it, even if clients are connected."""
         name = f"test_{uuid.uuid4().hex[:12]}"
+        # Without WAL, which is faster for a small database.
+        create = "CREATE DATABASE {} TEMPLATE {} OWNER {} STRATEGY FILE_COPY"
         with self.superuser() as connection:
-            connection.execute(_statement("CREATE DATABASE {} TEMPLATE {} OWNER {}", name, template, ROLE))
+            connection.execute(_statement(create, name, template, ROLE))
         try:
             yield self.url(name)
         finally:
