@@ -1,7 +1,7 @@
 """Exact live totals per customer, readable with SQL while events arrive.
 
     python examples/aggregations.py
-    python examples/aggregations.py --customers 1000
+    python examples/aggregations.py --customers 1000 --seconds 60
 
 About 100 events of each of 30 customers arrive over 12 seconds. The stream computes their count, sum and maximum in
 windows of 5 seconds. Meanwhile the open windows are read with SQL. Each closed window is an event in a queue, which two
@@ -27,7 +27,7 @@ from penstock.core.settings import Settings
 from penstock.db.embedded import server as embedded
 
 QUEUE, TOTALS, QUERY = "example-activity", "example-activity-5s", "example_activity_5s"
-SECONDS, WINDOW, EACH = 12.0, 5, 100
+WINDOW, EACH = 5, 100
 LIVE = f"""
     SELECT customer, count, total, max FROM penstock_live.{QUERY} ORDER BY window_start DESC, total DESC LIMIT 3
 """  # noqa: S608 - the name is our own
@@ -55,11 +55,13 @@ def activity_of(customers: int, first: int, last: int) -> list[dict[str, Any]]:
     ]
 
 
-def push_for_a_while(q: SyncPenstock, query: Query, customers: int, db: psycopg.Connection[Any]) -> tuple[int, int]:
+def push_for_a_while(
+    q: SyncPenstock, query: Query, customers: int, seconds: float, db: psycopg.Connection[Any]
+) -> tuple[int, int]:
     """Push at an even rate and read the live rows; return the number of events and of rows read."""
     began, pushed, seen, shown = time.monotonic(), 1, 0, -3.0
-    while (passed := time.monotonic() - began) < SECONDS or query.status.events_in < pushed:
-        wanted = max(pushed, round(customers * EACH * min(passed / SECONDS, 1)))
+    while (passed := time.monotonic() - began) < seconds or query.status.events_in < pushed:
+        wanted = max(pushed, round(customers * EACH * min(passed / seconds, 1)))
         if wanted > pushed:
             q.queue(QUEUE).push(activity_of(customers, pushed, wanted))
         pushed = wanted
@@ -111,7 +113,9 @@ def decoded(event: Event) -> Any:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Per-customer totals, live.")
     parser.add_argument("--customers", type=int, default=30)
-    customers = parser.parse_args().customers
+    parser.add_argument("--seconds", type=float, default=12.0)
+    arguments = parser.parse_args()
+    customers, seconds = arguments.customers, arguments.seconds
 
     with SyncPenstock() as q, psycopg.connect(database_url(), autocommit=True) as db:
         for name in (QUEUE, TOTALS):
@@ -123,9 +127,9 @@ def main() -> None:
         query: Query = activity.start(QUERY, reset=True, key_name="customer", interval_seconds=0.1)
         while query.status.events_in < 1 and not query.wait(0.05):
             pass
-        print(f"{customers:,} customers, about {EACH} events each, over {SECONDS:g} seconds:")
-        noon = datetime.now(UTC) + timedelta(seconds=8)
-        pushed, seen = push_for_a_while(q, query, customers, db)
+        print(f"{customers:,} customers, about {EACH} events each, over {seconds:g} seconds:")
+        noon = datetime.now(UTC) + timedelta(seconds=seconds * 2 / 3)
+        pushed, seen = push_for_a_while(q, query, customers, seconds, db)
         query.stop(flush=True)  # closes what is open; otherwise the clock would, in a few seconds
 
         events = read_all(q, QUEUE, "check")

@@ -21,7 +21,7 @@ from tests.log.logs import ask, eventually, opened
 pytestmark = pytest.mark.slow
 
 LOG = ("demo", "log", "--events", "300", "--speed", "50")
-EVERYTHING = ("demo", "--headless", "--rate", "100")
+EVERYTHING = ("demo", "--headless", "--rate", "200")
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def children_of(pid: int) -> list[psutil.Process]:
 @pytest.mark.timeout(600)
 def test_everything_runs_adds_up_to_the_penny_and_is_gone_in_the_end(temporary: CommandLine, data_dir: Path) -> None:
     seen: set[psutil.Process] = set()
-    with temporary.start(*EVERYTHING, "--duration", "20", "--json") as process:
+    with temporary.start(*EVERYTHING, "--duration", "10", "--json") as process:
         while process.poll() is None:
             seen.update(children_of(process.pid))
             time.sleep(0.2)

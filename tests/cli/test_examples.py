@@ -16,8 +16,12 @@ pytestmark = pytest.mark.slow
 EXAMPLES = sorted(Path(__file__).parents[2].joinpath("examples").glob("*.py"))
 #: Examples that start Spark and measure time.
 ON_SPARK = ("aggregations", "pipeline", "rate_limiter", "rate_limiter_quickstart", "sensors")
-#: Options for a busy machine, on which the examples take longer.
-OPTIONS = {"rate_limiter": ["--busy"], "sensors": ["--calm", "4", "--storm", "4"]}
+#: Options for a short run on a busy machine.
+OPTIONS = {
+    "aggregations": ["--seconds", "6"],
+    "rate_limiter": ["--busy"],
+    "sensors": ["--calm", "4", "--storm", "4"],
+}
 
 
 def examples() -> Iterator[Any]:
