@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +26,10 @@ from tests.servers import Server  # noqa: E402
 
 # The JVM of a test lives for seconds. The optimizing compiler would take half of its processor time.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+# Tests start hundreds of Python processes. Without bytecode on disk, each one would compile the package.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 ROOT = pytest.StashKey[Path]()
 
@@ -44,12 +50,28 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[ROOT] = Path(shared) if shared else reachable_directory()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         for marker in {"spark", "browser"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(marker)
         if "engine/crash/" in item.nodeid:  # these start drivers as processes
             item.add_marker("spark")
+    if hasattr(config, "workerinput"):
+        # Workers take files in this order. A long one at the end would run alone.
+        seconds: defaultdict[Path, float] = defaultdict(float)
+        for item in items:
+            seconds[item.path] += estimated_seconds(item)
+        items.sort(key=lambda item: seconds[item.path], reverse=True)
+
+
+def estimated_seconds(item: pytest.Item) -> float:
+    """Estimate the duration of a test from its markers, for tests that are not ``long``."""
+    if item.get_closest_marker("long") is not None:
+        return 0.0
+    if (timeout := item.get_closest_marker("timeout")) is not None:
+        return float(timeout.args[0]) / 40
+    weights = {"slow": 2.0, "browser": 2.0, "spark": 1.0}
+    return max((weights.get(marker.name, 0.05) for marker in item.iter_markers()), default=0.05)
 
 
 @pytest.hookimpl(optionalhook=True)
