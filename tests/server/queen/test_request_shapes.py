@@ -1,0 +1,362 @@
+"""Every shape of request that the JavaScript and Go clients send, as their encoders write it.
+
+Go encodes a nil slice as null and leaves out empty fields. JavaScript sends null for options that are not set. Both
+send streams in snake_case and everything else in camelCase.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+import httpx
+import pytest
+
+from tests.server.queen.client import QueenClient, data
+
+_TRACE = "0198c0de-0000-7000-8000-000000000001"
+#: The options that the JavaScript client sends with every create().
+_JS_OPTIONS = {
+    "leaseTime": 300,
+    "retryLimit": 3,
+    "priority": 0,
+    "delayedProcessing": 0,
+    "windowBuffer": 0,
+    "maxSize": 0,
+    "retentionSeconds": 0,
+    "completedRetentionSeconds": 0,
+    "encryptionEnabled": False,
+}
+_ADDRESS = {"transactionId": "$transaction", "partitionId": "$partition"}
+_JS_ACK = {**_ADDRESS, "error": None, "consumerGroup": "g", "leaseId": "$lease"}
+_QUERY = {"query_id": "$query", "partition_id": "$source"}
+_CYCLE_ACK = {"transactionId": "$source_transaction", "leaseId": "$source_lease", "status": "completed", "count": 1}
+
+
+class Shape(NamedTuple):
+    """A request and the fields that its response must have. Names with a dollar sign stand for values of the test."""
+
+    name: str
+    method: str
+    path: str
+    body: Any = None
+    expected: Any = None
+    status: int = 200
+
+
+def go_pop(more: str = "", queue: str = "$path") -> str:
+    return f"/api/v1/pop/queue/{queue}?batch=10&timeout=30000&wait=false{more}"
+
+
+SHAPES = [
+    Shape("go: create", "POST", "/api/v1/configure", {"queue": "$queue"}, {"configured": True}),
+    Shape("go: create with options null", "POST", "/api/v1/configure", {"queue": "$queue", "options": None}),
+    Shape(
+        "go: replace, with an unknown option",
+        "POST",
+        "/api/v1/configure",
+        {"queue": "$queue", "options": {"leaseTime": 60, "retentionSinkHold": None, "ttl": 0}, "mode": "replace"},
+        {"options": {"leaseTime": 60, "ttl": 0}},
+    ),
+    Shape(
+        "js: create",
+        "POST",
+        "/api/v1/configure",
+        {"queue": "$queue", "namespace": None, "task": None, "options": _JS_OPTIONS},
+        {"configured": True, "namespace": "", "options": _JS_OPTIONS},
+    ),
+    Shape("go: push of nothing", "POST", "/api/v1/push", {"items": None}, [], 201),
+    Shape(
+        "go: push without partition and id",
+        "POST",
+        "/api/v1/push",
+        {"items": [{"queue": "$queue", "payload": {"n": 1}}]},
+        [{"status": "queued", "queueName": "$queue"}],
+        201,
+    ),
+    Shape(
+        "js: push of a batch to several partitions",
+        "POST",
+        "/api/v1/push",
+        {
+            "items": [
+                {"queue": "$queue", "partition": "Default", "payload": None, "transactionId": "j1"},
+                {"queue": "$queue", "partition": "q", "payload": [1], "transactionId": "j2", "traceId": _TRACE},
+                {"queue": "$queue", "partition": "q", "payload": [1], "transactionId": "j2", "traceId": _TRACE},
+            ]
+        },
+        [{"transaction_id": "j1"}, {"trace_id": _TRACE}, {"status": "duplicate"}],
+        201,
+    ),
+    Shape("go: pop of a group", "GET", go_pop("&consumerGroup=h"), None, {"consumerGroup": "h", "queue": "$queue"}),
+    Shape("go: pop of a partition", "GET", go_pop("&consumerGroup=h", "$path/partition/p"), None, {"partition": "p"}),
+    Shape("go: pop of nothing", "GET", go_pop("", "$path/partition/none%2F"), status=204),
+    Shape("go: pop that commits", "GET", go_pop("&consumerGroup=h&autoAck=true"), None, {"leaseId": ""}),
+    Shape(
+        "go: pop from all",
+        "GET",
+        go_pop("&consumerGroup=h&subscriptionMode=all&partitions=4"),
+        None,
+        {"queue": "$queue"},
+    ),
+    Shape("go: pop from an old mode", "GET", go_pop("&consumerGroup=h&subscriptionMode=from_beginning")),
+    Shape("go: pop from now on", "GET", go_pop("&consumerGroup=i&subscriptionFrom=now"), status=204),
+    Shape(
+        "js: pop without sizes",
+        "GET",
+        "/api/v1/pop/queue/$path?wait=false&timeout=30000&consumerGroup=h&autopilot=true",
+    ),
+    Shape("js: long poll", "GET", "/api/v1/pop/queue/$path?batch=1&wait=true&timeout=200&consumerGroup=g", status=204),
+    Shape("js: pop of a namespace", "GET", "/api/v1/pop?batch=1&wait=false&timeout=30000&namespace=none", status=204),
+    Shape(
+        "go: ack",
+        "POST",
+        "/api/v1/ack",
+        {**_ADDRESS, "leaseId": "$lease", "status": "completed", "consumerGroup": "g"},
+        [{"success": True}],
+    ),
+    Shape("js: ack", "POST", "/api/v1/ack", {**_JS_ACK, "status": "completed"}, [{"success": True, "error": None}]),
+    Shape("js: nack", "POST", "/api/v1/ack", {**_JS_ACK, "status": "failed", "error": "no"}, [{"leaseReleased": True}]),
+    Shape("js: retry", "POST", "/api/v1/ack", {**_JS_ACK, "status": "retry"}, [{"leaseReleased": True, "dlq": False}]),
+    Shape("js: dlq", "POST", "/api/v1/ack", {**_JS_ACK, "status": "dlq"}, [{"success": True, "dlq": True}]),
+    Shape(
+        "js: ack without a group",
+        "POST",
+        "/api/v1/ack",
+        {**_ADDRESS, "status": "completed", "error": None, "consumerGroup": None},
+        [{"success": False}],
+    ),
+    Shape("go: ack of nothing", "POST", "/api/v1/ack/batch", {"acknowledgments": None}, []),
+    Shape(
+        "js: ack of a batch",
+        "POST",
+        "/api/v1/ack/batch",
+        {
+            "acknowledgments": [{**_ADDRESS, "status": "completed", "error": None, "leaseId": "$lease"}],
+            "consumerGroup": "g",
+        },
+        [{"index": 0, "success": True}],
+    ),
+    Shape("go: extend", "POST", "/api/v1/lease/$lease/extend", {}, {"success": True, "renewed": 1}),
+    Shape(
+        "go: transaction of a push of nothing and an ack",
+        "POST",
+        "/api/v1/transaction",
+        {
+            "operations": [{"type": "push"}, {"type": "ack", **_ADDRESS, "status": "completed", "consumerGroup": "g"}],
+            "requiredLeases": ["$lease"],
+        },
+        {"success": True, "results": [{"type": "ack", "success": True}]},
+    ),
+    Shape(
+        "go: transaction with null lists",
+        "POST",
+        "/api/v1/transaction",
+        {
+            "operations": [
+                {"type": "push", "items": None},
+                {
+                    "type": "push",
+                    "items": [{"queue": "$queue", "partition": "Default", "payload": {}, "transactionId": "x"}],
+                },
+            ],
+            "requiredLeases": None,
+        },
+        {"success": True, "results": [{"type": "push", "status": "queued", "transactionId": "x"}]},
+    ),
+    Shape(
+        "js: transaction of an ack and a push",
+        "POST",
+        "/api/v1/transaction",
+        {
+            "operations": [
+                {"type": "ack", **_ADDRESS, "status": "completed", "consumerGroup": "g", "leaseId": "$lease"},
+                {"type": "push", "items": [{"queue": "$queue", "payload": {"n": 9}, "transactionId": "y"}]},
+            ],
+            "requiredLeases": ["$lease"],
+        },
+        {"success": True, "results": [{"index": 0, "type": "ack"}, {"index": 1, "type": "push"}]},
+    ),
+    Shape(
+        "go: register",
+        "POST",
+        "/streams/v1/queries",
+        {"name": "$queue-again", "source_queue": "$queue", "config_hash": "h", "reset": False},
+        {"success": True, "fresh": True},
+    ),
+    Shape(
+        "js: register with a sink",
+        "POST",
+        "/streams/v1/queries",
+        {"name": "$queue-js", "source_queue": "$queue", "sink_queue": None, "config_hash": "h", "reset": True},
+        {"fresh": True, "reset": False},
+    ),
+    Shape(
+        "go: state of all keys",
+        "POST",
+        "/streams/v1/state/get",
+        {**_QUERY, "keys": None},
+        {"success": True, "rows": []},
+    ),
+    Shape(
+        "js: ripe state",
+        "POST",
+        "/streams/v1/state/get",
+        {**_QUERY, "keys": [], "key_prefix": "tumb:1\x1f", "ripe_at_or_before": 1_700_000_000_000},
+    ),
+    Shape("any: state without keys", "POST", "/streams/v1/state/get", _QUERY, {"rows": []}),
+    Shape(
+        "go: cycle with null lists",
+        "POST",
+        "/streams/v1/cycle",
+        {
+            **_QUERY,
+            "consumer_group": "$group",
+            "state_ops": None,
+            "push_items": None,
+            "ack": _CYCLE_ACK,
+            "release_lease": True,
+        },
+        {"success": True, "state_ops_applied": 0, "ack_result": {"lease_released": True}},
+    ),
+    Shape(
+        "js: cycle",
+        "POST",
+        "/streams/v1/cycle",
+        {
+            **_QUERY,
+            "consumer_group": "$group",
+            "state_ops": [{"type": "upsert", "key": "k", "value": {"n": 1}}, {"type": "delete", "key": "l"}],
+            "push_items": [{"queue": "$queue-out", "partition": "p", "payload": {"value": 1}}],
+            "ack": _CYCLE_ACK,
+            "release_lease": False,
+        },
+        {"success": True, "state_ops_applied": 2, "push_results": [{"status": "queued"}]},
+    ),
+    Shape("any: cycle without lists", "POST", "/streams/v1/cycle", {**_QUERY, "ack": _CYCLE_ACK}, {"success": True}),
+    Shape(
+        "go: trace",
+        "POST",
+        "/api/v1/traces",
+        {**_ADDRESS, "consumerGroup": "g", "eventType": "info", "data": {"text": "seen"}},
+        {"success": True},
+        201,
+    ),
+    Shape(
+        "js: trace",
+        "POST",
+        "/api/v1/traces",
+        {**_ADDRESS, "consumerGroup": "g", "traceNames": None, "eventType": "info", "data": {"text": "seen"}},
+        {"success": True},
+        201,
+    ),
+    Shape(
+        "go: dead letters",
+        "GET",
+        "/api/v1/dlq?queue=$path&consumerGroup=g&limit=10&offset=0",
+        None,
+        {"messages": [], "total": 0},
+    ),
+    Shape("js: message", "GET", "/api/v1/messages/$partition/$transaction", None, {"queue": "$queue"}),
+    Shape("js: messages", "GET", "/api/v1/messages?queue=$path&status=pending&limit=5&offset=0"),
+    Shape("js: traces of a message", "GET", "/api/v1/traces/$partition/$transaction", None, {"traces": []}),
+    Shape("go: group", "GET", "/api/v1/consumer-groups/g"),
+    Shape("go: lagging groups", "GET", "/api/v1/consumer-groups/lagging?minLagSeconds=60"),
+    Shape("js: statistics", "POST", "/api/v1/stats/refresh", {}),
+    Shape(
+        "js: seek to the end", "POST", "/api/v1/consumer-groups/g/queues/$path/seek", {"toEnd": True}, {"success": True}
+    ),
+    Shape(
+        "go: seek to a time",
+        "POST",
+        "/api/v1/consumer-groups/g/queues/$path/seek",
+        {"timestamp": "2026-01-01T00:00:00Z"},
+        {"success": True},
+    ),
+    Shape(
+        "go: subscribe",
+        "POST",
+        "/api/v1/consumer-groups/g/subscription",
+        {"subscriptionTimestamp": "2026-01-01T00:00:00Z"},
+        {"success": True},
+    ),
+    Shape(
+        "go: delete a group",
+        "DELETE",
+        "/api/v1/consumer-groups/g/queues/$path?deleteMetadata=false",
+        None,
+        {"success": True},
+    ),
+    Shape("go: delete a queue", "DELETE", "/api/v1/resources/queues/$path", None, {"deleted": True, "existed": True}),
+]
+
+
+@pytest.fixture
+def values(queen: QueenClient, queue: str) -> dict[str, str]:
+    """A queue with a space and a slash in its name, a message that group g holds, and one that a stream holds."""
+    name = f"{queue} a/b"
+    path = quote(name, safe="")
+    queen.push(name, [{"n": 0}], "p")
+    (message,) = queen.pop(path, consumerGroup="g")
+    group = f"streams.{name}"
+    query = queen.post("/streams/v1/queries", {"name": name, "source_queue": name, "config_hash": "h"})
+    (held,) = queen.pop(path, consumerGroup=group)
+    return {
+        "$queue": name,
+        "$path": path,
+        "$transaction": message["transactionId"],
+        "$partition": message["partitionId"],
+        "$lease": message["leaseId"],
+        "$query": query["query_id"],
+        "$group": group,
+        "$source_transaction": held["transactionId"],
+        "$source_lease": held["leaseId"],
+        "$source": held["partitionId"],
+    }
+
+
+def fill(shape: Any, values: dict[str, str]) -> Any:
+    """Replace the names with a dollar sign in a value; longer names first, since one may start another."""
+    if isinstance(shape, str):
+        for name in sorted(values, key=len, reverse=True):
+            shape = shape.replace(name, values[name])
+        return shape
+    if isinstance(shape, dict):
+        return {name: fill(value, values) for name, value in shape.items()}
+    return [fill(each, values) for each in shape] if isinstance(shape, list) else shape
+
+
+def assert_contains(found: Any, expected: Any) -> None:
+    """Check that a JSON value has the expected fields. Lists must be of the same length."""
+    if isinstance(expected, dict):
+        for name, value in expected.items():
+            assert_contains(found[name], value)
+    elif isinstance(expected, list):
+        assert len(found) == len(expected), found
+        for each, value in zip(found, expected, strict=True):
+            assert_contains(each, value)
+    else:
+        assert found == expected
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
+def test_request_of_a_client(queen: QueenClient, values: dict[str, str], shape: Shape) -> None:
+    response = queen.http.request(shape.method, fill(shape.path, values), json=fill(shape.body, values))
+    assert response.status_code == shape.status, response.text
+    if shape.expected is not None:
+        assert_contains(response.json(), fill(shape.expected, values))
+
+
+def test_long_poll_returns_a_message_that_arrives_while_it_waits(queen: QueenClient, queue: str) -> None:
+    popped: list[Any] = []
+
+    def wait_for_message() -> None:
+        with httpx.Client(base_url=queen.http.base_url, timeout=40) as http:
+            popped.extend(QueenClient(http).pop(queue, batch=1, wait="true", timeout=30000))
+
+    consumer = threading.Thread(target=wait_for_message)
+    consumer.start()
+    queen.push(queue, ["now"])
+    consumer.join()
+    assert data(popped) == ["now"]
