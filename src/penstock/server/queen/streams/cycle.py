@@ -27,6 +27,7 @@ from penstock.server.queen.endpoint import ListBody, NullableList, queen_routes
 from penstock.server.queen.identifiers import parse_uuid
 from penstock.server.queen.streams.query_partition import find_activity, find_query_partition
 from penstock.server.queen.streams.state import StateChanges, StateOperation
+from penstock.server.queen.streams.token_bucket import admit_releases
 from penstock.server.routing.call import ApiCall
 
 _sql = Statements("penstock.server.queen.streams", "cycle.sql")
@@ -84,6 +85,8 @@ class CycleCommitResult(msgspec.Struct):
     push_results: list[PushItemResult] = []
     ack_result: CycleAckResult | None = None
     error: str | None = None
+    #: The time of the database when the cycle was committed, for clients that decide by time.
+    server_time_ms: int | None = None
 
 
 @routes.post("/streams/v1/cycle", "Commit a cycle of a stream", Role.CONSUME, checks_queues=True)
@@ -110,6 +113,13 @@ async def commit_cycle(call: ApiCall, body: CycleCommit) -> CycleCommitResult:
         "dead": int(is_dead),
     }
 
+    try:
+        # A worker with the lease is the only one that changes the state of the partition.
+        releases = await admit_releases(call.log, query.id, partition, state.buckets) if ack and state.buckets else {}
+    except TransactionRefused as error:
+        return _rolled_back(body, str(error))
+    server_time_ms = 0
+
     async def write_state(conn: AsyncConnection[Any]) -> None:
         if ack is None:
             await conn.execute(_sql["share_queue"], params)
@@ -119,8 +129,9 @@ async def commit_cycle(call: ApiCall, body: CycleCommit) -> CycleCommitResult:
                 raise TransactionRefused(f"{activity}: its windows are not idle")
         elif body.release_lease:
             await conn.execute(_sql["release_lease"], {**params, "lease": ack.lease_id})
-        await conn.execute(_sql["count"], {**params, **totals})
-        await state.apply(conn, under_lease=ack is not None)
+        nonlocal server_time_ms
+        ((server_time_ms,),) = await (await conn.execute(_sql["count"], {**params, **totals})).fetchall()
+        await state.apply(conn, releases, under_lease=ack is not None)
 
     acks = [] if ack is None else [ack]
     try:
@@ -144,6 +155,7 @@ async def commit_cycle(call: ApiCall, body: CycleCommit) -> CycleCommitResult:
         state.count,
         messages.results(pushes),
         ack_result,
+        server_time_ms=server_time_ms,
     )
 
 

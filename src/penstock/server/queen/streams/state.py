@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from penstock.server.queen.delivery.event_lookup import PartitionRef
 from penstock.server.queen.endpoint import ListBody, NullableList, queen_routes
 from penstock.server.queen.identifiers import IdKind, encode_id
 from penstock.server.queen.streams.query_partition import find_activity, find_query_partition
+from penstock.server.queen.streams.token_bucket import BucketRelease, parse_bucket
 from penstock.server.routing.call import ApiCall
 
 if TYPE_CHECKING:
@@ -156,12 +157,19 @@ class StateChanges:
         self._upserts = [operation for operation in last.values() if operation.type == "upsert"]
         self._deletes = [operation.key for operation in last.values() if operation.type == "delete"]
         # A window is closed once, so a cycle that closes it must find it.
+        self.buckets = {
+            operation.key: bucket
+            for operation in self._upserts
+            if _SEPARATOR not in operation.key and (bucket := parse_bucket(bytes(operation.value))) is not None
+        }
         self._must_exist = {key for key, change in first.items() if change.type == "delete" and _SEPARATOR in key}
         self.count = len(operations)
         self.has_windows = any(_SEPARATOR in key for key in last)
         self.closed_windows = sum(_SEPARATOR in key for key in self._deletes)
 
-    async def apply(self, conn: AsyncConnection[Any], *, under_lease: bool) -> None:
+    async def apply(
+        self, conn: AsyncConnection[Any], releases: Mapping[str, BucketRelease], *, under_lease: bool
+    ) -> None:
         """Write the changes in the connection's transaction; raise TransactionRefused if the state has changed."""
         if not under_lease:
             keys = [operation.key for operation in self._upserts] + self._deletes
@@ -173,15 +181,20 @@ class StateChanges:
             if not self._must_exist & set(self._deletes) <= {key for (key,) in rows}:
                 raise TransactionRefused("another worker has closed one of these windows already; read the state again")
         if self._upserts:
-            await self._upsert(conn)
+            await self._upsert(conn, releases)
 
-    async def _upsert(self, conn: AsyncConnection[Any]) -> None:
+    async def _upsert(self, conn: AsyncConnection[Any], releases: Mapping[str, BucketRelease]) -> None:
         visible = [parse_state(self._partition, upsert.key, bytes(upsert.value)) for upsert in self._upserts]
+        buckets = [releases.get(upsert.key) for upsert in self._upserts]
         columns = {
             "state_keys": [operation.key for operation in self._upserts],
             "values": [bytes(operation.value).decode() for operation in self._upserts],
             "keys": [state.key for state in visible],
             "starts": [state.window_start for state in visible],
             "ends": [state.window_end for state in visible],
+            "capacities": [None if each is None else each.capacity for each in buckets],
+            "rates": [None if each is None else each.rate for each in buckets],
+            "min_rates": [None if each is None else each.min_rate for each in buckets],
+            "costs": [None if each is None else each.cost for each in buckets],
         }
         await conn.execute(_sql["upsert"], {**self._params, **columns})

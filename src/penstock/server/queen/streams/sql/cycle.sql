@@ -7,7 +7,7 @@ WHERE g.queue_id = %(queue)s AND g.name = %(group)s AND c.partition_id = %(parti
 FOR NO KEY UPDATE OF c
 
 -- name: count
--- Records the group that the workers read as, and adds the cycle to the totals.
+-- Records the group that the workers read as, adds the cycle to the totals, and returns the time in milliseconds.
 WITH changed AS (
     UPDATE penstock.client_queries SET group_name = %(group)s WHERE id = %(query)s AND group_name <> %(group)s
 )
@@ -18,6 +18,7 @@ ON CONFLICT (query_id, partition_id) DO UPDATE SET
     cycles = t.cycles + 1, events_in = t.events_in + excluded.events_in,
     events_out = t.events_out + excluded.events_out, windows = t.windows + excluded.windows,
     dead = t.dead + excluded.dead, committed_at = excluded.committed_at
+RETURNING penstock.micros(committed_at) / 1000
 
 -- name: release_lease
 -- Makes the rest of the batch available at once.

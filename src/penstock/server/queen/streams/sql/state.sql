@@ -15,15 +15,26 @@ WHERE query_id = %(query)s AND partition_id = %(partition)s AND state_key = ANY(
   AND updated_at > clock_timestamp() - make_interval(secs => %(seconds)s)
 
 -- name: upsert
-INSERT INTO penstock.client_query_state
-    (query_id, partition_id, state_key, value, key, window_start, window_end, updated_at)
-SELECT %(query)s, %(partition)s, n.state_key, n.value::jsonb, n.key, n.window_start, n.window_end, clock_timestamp()
-FROM unnest(%(state_keys)s::text[], %(values)s::text[], %(keys)s::text[], %(starts)s::timestamptz[], %(ends)s::timestamptz[])
-    AS n (state_key, value, key, window_start, window_end)
+-- The tokens of a new bucket are its capacity without the cost of the release. Those of a stored one are first refilled.
+INSERT INTO penstock.client_query_state AS s
+    (query_id, partition_id, state_key, value, key, window_start, window_end, updated_at, bucket_capacity, bucket_rate,
+     bucket_min_rate, bucket_tokens)
+SELECT %(query)s, %(partition)s, n.state_key, n.value::jsonb, n.key, n.window_start, n.window_end, clock_timestamp(),
+       n.capacity, n.rate, n.min_rate, n.capacity - n.cost
+FROM unnest(%(state_keys)s::text[], %(values)s::text[], %(keys)s::text[], %(starts)s::timestamptz[],
+            %(ends)s::timestamptz[], %(capacities)s::float8[], %(rates)s::float8[], %(min_rates)s::float8[], %(costs)s::float8[])
+    AS n (state_key, value, key, window_start, window_end, capacity, rate, min_rate, cost)
 ORDER BY n.state_key
 ON CONFLICT (query_id, partition_id, state_key) DO UPDATE SET
     value = excluded.value, key = excluded.key, window_start = excluded.window_start,
-    window_end = excluded.window_end, updated_at = excluded.updated_at
+    window_end = excluded.window_end, updated_at = excluded.updated_at,
+    bucket_capacity = excluded.bucket_capacity, bucket_rate = excluded.bucket_rate,
+    bucket_min_rate = excluded.bucket_min_rate,
+    bucket_tokens = excluded.bucket_tokens - excluded.bucket_capacity + least(
+        excluded.bucket_capacity,
+        s.bucket_tokens + excluded.bucket_capacity - s.bucket_capacity
+            + coalesce(excluded.bucket_rate, excluded.bucket_min_rate, 0)
+              * extract(epoch FROM excluded.updated_at - s.updated_at)::float8)
 
 -- name: delete
 DELETE FROM penstock.client_query_state
