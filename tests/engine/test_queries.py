@@ -257,8 +257,11 @@ def test_sums_of_more_than_38_digits_are_exact(bench: Bench) -> None:
     bench.push([(f"k{n % 3}", {"ts": T0, "amount": amount, "s": "x"}) for n in range(30)])
     made = stream().window_tumbling(seconds=60, event_time="ts", idle_flush_seconds=NEVER_IDLE)
     bench.run(made.aggregate({"total": agg.sum("amount")}).to("totals"))
-    bench.run(made.aggregate({"total": agg.sum("amount"), "kinds": agg.count_distinct("s")}).to("totals"), "spark")
+    by_spark = {"total": agg.sum("amount"), "mean": agg.avg("amount"), "kinds": agg.count_distinct("s")}
+    query = bench.run(made.aggregate(by_spark).to("totals"), "spark")
 
     assert bench.letters() == []
+    assert query.status.failed_cycles == 0
+    assert bench.by_key("mean", "spark") == dict.fromkeys(("k0", "k1", "k2"), amount)
     for query in ("q", "spark"):
         assert bench.by_key("total", query) == {key: amount * 10 for key in ("k0", "k1", "k2")}

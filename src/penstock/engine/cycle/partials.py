@@ -9,6 +9,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.engine.compile.windows.exact_sums import add_high_digits
 from penstock.engine.cycle.watermark_scope import WatermarkScope
 from penstock.engine.worker.event_failure import EventRef
 
@@ -81,7 +82,8 @@ def split_result(table: pa.Table, state_names: Sequence[str], scope: WatermarkSc
     )
     if late:
         table = table.filter(pc.invert(is_rejected))
-    columns = [table.column(name) for name in (*_STAGED_COLUMNS, *state_names)]
+    columns = [table.column(name) for name in _STAGED_COLUMNS]
+    columns += [add_high_digits(table, name) for name in state_names]
     return Partials(pa.table(columns, names=[*_STAGED_COLUMNS.values(), *state_names]), late, moves)
 
 

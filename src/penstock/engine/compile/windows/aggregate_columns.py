@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from penstock.core.errors import InvalidRequest
 from penstock.engine.compile.key_text import to_text
 from penstock.engine.compile.postgres_types import postgres_type
+from penstock.engine.compile.windows.exact_sums import HIGH_SUFFIX, exact_sum
 from penstock.stream.aggregates import Aggregate
 
 #: The order of events for first and last: by time, then by partition and offset.
@@ -38,6 +39,13 @@ class StateColumn:
     read: str = "{}"
     #: The type as which the partial value is copied, if it is another one.
     copied_as: str = ""
+    #: The Spark expression of the digits that are too many for ``partial``.
+    high_digits: Column | None = None
+
+    @property
+    def spark_columns(self) -> list[Column]:
+        high = [] if self.high_digits is None else [self.high_digits.alias(self.name + HIGH_SUFFIX)]
+        return [self.partial.alias(self.name), *high]
 
     @property
     def staged_type(self) -> str:
@@ -114,8 +122,8 @@ def _sum(name: str, slot: str, value: Any, spark_type: str, aggregate: Aggregate
     if pg_type == "double precision":
         state = StateColumn(slot, pg_type, F.sum(value), MERGE_DOUBLE_SUMS)
     else:
-        exact_sum = F.sum(value.cast("decimal(38,0)") if pg_type == "bigint" else value)
-        state = StateColumn(slot, "numeric", exact_sum, _MERGE_SUMS)
+        low, high = (F.sum(value.cast("decimal(38,0)")), None) if pg_type == "bigint" else exact_sum(value, spark_type)
+        state = StateColumn(slot, "numeric", low, _MERGE_SUMS, high_digits=high)
     return ResultColumn(name, state.pg_type, (state,), _shown(slot, state.pg_type))
 
 

@@ -72,7 +72,7 @@ def compile_windows(split: SplitStream, events: DataFrame, references: Reference
             return apply_fold(frame.drop("__is_last_window"), stream.fold, references.read_config)
         return frame.groupBy(*groups).agg(
             F.max("__partition").alias("__window_partition"),
-            *[state.partial.alias(state.name) for column in columns for state in column.state],
+            *[partial for column in columns for state in column.state for partial in state.spark_columns],
         )
 
     return CompiledWindows(transform, columns, output)
