@@ -237,13 +237,14 @@ class Query:
                 fence = self._take_lease_to_flush(context, query, failed_fence)
             if fence is None:
                 return
-            loop = CycleLoop(context, self._state, fence)
+            loop, is_finished = CycleLoop(context, self._state, fence), False
             try:
                 # Sinks run only with the lease: those of a standby would take part of the driver's events.
                 with self._running_sinks():
                     loop.run(warm)
                     if self._state.stopping.is_set() or self._options.available_now:
                         loop.finish(self._flush)
+                        is_finished = True
                         return
             except _RESTART_ON as error:
                 # The next driver continues from the last commit, so nothing is lost.
@@ -254,7 +255,7 @@ class Query:
                 backoff = self.restart_backoff if isinstance(error, SparkFailure) else self.reconnect_backoff
                 self._state.stopping.wait(backoff.pause(restarts))
             finally:
-                loop.close()
+                loop.close(stopped=is_finished)
 
     def _check_restart(self, error: BaseException, restarts: int) -> None:
         """Raise if the query is not to start again after an error."""

@@ -123,9 +123,10 @@ class Registry:
         async with self._log.database.connection() as conn:
             return await (await conn.execute(_sql["renew_lease"], params)).fetchone() is not None
 
-    async def release_lease(self, query: int, fence: int) -> None:
+    async def release_lease(self, query: int, fence: int, *, stopped: bool = True) -> None:
+        """Release the lease, if it is still held. ``stopped`` is False if the driver has failed."""
         async with self._log.database.connection() as conn:
-            await conn.execute(_sql["release_lease"], {"query": query, "fence": fence})
+            await conn.execute(_sql["release_lease"], {"query": query, "fence": fence, "stopped": stopped})
 
     async def current_fence(self, query: int) -> int | None:
         """Return the fencing number of the last driver; None if the query does not exist."""

@@ -19,7 +19,8 @@ _sql = Statements("penstock.log", "queue_info.sql")
 #: A full queue accepts pushes again when its depth is below this fraction of the limit.
 LOW_WATER = 0.9
 
-QueryState: TypeAlias = Literal["running", "paused", "stopped"]
+#: A failed query has ended and was not stopped.
+QueryState: TypeAlias = Literal["running", "paused", "stopped", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class GroupInfo:
     counts: bool = True
     #: When a consumer last popped from the group, to within a minute.
     seen_at: datetime | None = None
-    #: No consumer has popped for ``away_seconds`` of the queue, so the group does not count for now.
+    #: The group does not count for now: its query was stopped, or no consumer has popped for ``away_seconds``.
     away: bool = False
     #: The state of the query that reads the group; None if it is not a query.
     query_state: QueryState | None = None
@@ -53,6 +54,8 @@ class GroupInfo:
     @property
     def release_command(self) -> str:
         """The command after which pushes no longer wait for the group."""
+        if self.query_state == "failed":
+            return f"penstock query stop {quote(self.group)}"
         return f"penstock group configure {quote(self.queue)} {quote(self.group)} --no-count"
 
 

@@ -13,6 +13,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from penstock import Stream
+from penstock.engine import commands
 from penstock.engine.registry import Registry
 from penstock.log.log import Log
 from penstock.sinks import Sinks, Webhook
@@ -130,22 +131,25 @@ def _option(console: ConsoleProcess, queue: str, name: str) -> Any:
     return run_with_log(console.database_url, read)
 
 
-def test_group_of_a_stopped_query_that_holds_pushes_back_is_named(
+def test_group_of_a_failed_query_that_holds_pushes_back_is_named(
     page: Page, console: ConsoleProcess, queue: str
 ) -> None:
-    async def stop_query(log: Log) -> None:
+    async def fail_query(log: Log) -> None:
         await log.configure(queue, {"max_depth_events": 10})
         await log.configure(f"{queue}.out")
         query = await ScriptedQuery.start(log, "held", Stream.from_(queue).to(f"{queue}.out"))
-        await Registry(log).release_lease(query.id, query.fence)
+        await Registry(log).release_lease(query.id, query.fence, stopped=False)
         await log.configure_group(queue, "billing", counts=False)
 
-    run_with_log(console.database_url, stop_query)
+    run_with_log(console.database_url, fail_query)
     page.goto(f"/queues?queue={queue}")
 
+    expect(page.get_by_role("row", name="held")).to_contain_text("failed")
+    expect(page.get_by_text("The failed query 'held' is 10 events behind")).to_be_visible()
+    expect(page.get_by_text("penstock query stop held")).to_be_visible()
+    run_with_log(console.database_url, lambda log: commands.stop(log.database, "held"))
     expect(page.get_by_role("row", name="held")).to_contain_text("stopped")
-    expect(page.get_by_text("The stopped query 'held' is 10 events behind")).to_be_visible()
-    expect(page.get_by_text(f"penstock group configure {queue} held --no-count")).to_be_visible()
+    expect(page.get_by_text("Pushes wait")).not_to_be_visible()
 
 
 def test_queue_option_is_changed_and_reset(page: Page, console: ConsoleProcess, queue: str) -> None:

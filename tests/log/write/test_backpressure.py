@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 
 import pytest
 
 from penstock.core.clock import Clock
 from penstock.core.errors import IdempotencyConflict, InvalidOption, NotFound, QueueFull
+from penstock.engine import commands
 from penstock.engine.registry import Registry
 from penstock.log.log import Log
-from penstock.log.queue_info import find_holding_group
+from penstock.log.queue_info import GroupInfo, find_holding_group
 from penstock.log.read.ack_request import TransactionAck
 from penstock.log.write.batch import Batch
 from penstock.log.write.result import PushResult
@@ -280,26 +282,54 @@ async def test_a_refused_push_names_the_group_and_how_to_pass_it(log: Log) -> No
     assert "`penstock group configure orders slow --no-count`" in text
 
 
-async def test_a_refused_push_says_whether_the_query_runs(log: Log) -> None:
+async def test_pushes_wait_for_a_query_that_runs_or_failed_and_not_for_one_that_was_stopped(
+    log: Log, caplog: pytest.LogCaptureFixture
+) -> None:
     await log.configure(QUEUE, {"max_depth_events": 10})
     registry = Registry(log)
-    query = await registry.register("sales", ["a"], "a", sink=None, history_seconds=60)
-    fence = await registry.acquire_lease("sales", "tests", 60, query.at)
-    assert fence is not None
+
+    async def start() -> tuple[int, int]:
+        query = await registry.register("sales", ["a"], "a", sink=None, history_seconds=60)
+        fence = await registry.acquire_lease("sales", "tests", 60, query.at)
+        assert fence is not None
+        return query.id, fence
+
+    async def group() -> GroupInfo:
+        (group,) = await log.groups(QUEUE)
+        return group
+
+    query, fence = await start()
     await log.consumer_groups.subscribe(await log.catalog.refresh(QUEUE), "sales", query_id="sales")
     await push(log, range(10))
     with pytest.raises(QueueFull, match="full: query 'sales' is 10 events behind"):
         await push(log, [1])
-    await registry.release_lease(query.id, fence)
+    await registry.release_lease(query, fence, stopped=False)
+    await registry.release_lease(query, fence)  # it is not held any more, so nothing changes
 
-    async def says_stopped() -> bool:
+    async def says_failed() -> bool:
         with pytest.raises(QueueFull) as refused:
             await push(log, [1])
-        return "full: stopped query 'sales' is" in str(refused.value) and "start it, or" in str(refused.value)
+        return (
+            "full: failed query 'sales' is" in str(refused.value)
+            and "start it, or let pushes pass it: `penstock query stop sales`" in str(refused.value)
+            and re.search(r"they wait for it until \d{4}-\d\d-\d\d \d\d:\d\d UTC", str(refused.value)) is not None
+        )
 
-    await eventually(says_stopped)
-    (group,) = await log.groups(QUEUE)
-    assert (group.query_state, find_holding_group(await log.queue(QUEUE), [group])) == ("stopped", group)
+    await eventually(says_failed)
+    assert ((await group()).query_state, find_holding_group(await log.queue(QUEUE), [await group()])) == (
+        "failed",
+        await group(),
+    )
+    await commands.stop(log.database, "sales")
+
+    await eventually(lambda: takes_more(log))
+    assert ((await group()).query_state, (await group()).away) == ("stopped", True)
+    assert "query 'sales' was stopped, and it is" in caplog.text
+    async with log.database.connection() as conn:
+        away = await (await conn.execute("SELECT away FROM penstock.lag WHERE group_name = 'sales'")).fetchone()
+    assert away == (True,)
+    await start()
+    await eventually(lambda: _refused(log))
 
 
 async def test_concurrent_pushes_do_not_overfill_a_queue(log: Log) -> None:

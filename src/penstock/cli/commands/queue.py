@@ -170,7 +170,7 @@ def _show(out: Output, info: QueueInfo, partitions: Sequence[Partition]) -> None
 
 
 def _format_holding_group(group: GroupInfo, limit: int | None) -> str:
-    action = {"stopped": "Start it, or let", "paused": "Resume it, or let"}.get(group.query_state or "", "Let")
+    action = {"failed": "Start it, or let", "paused": "Resume it, or let"}.get(group.query_state or "", "Let")
     return (
         f"pushes wait for {group.reader}: it is {number(group.lag)} events behind, and max_depth_events is "
         f"{number(limit)}. {action} pushes pass it: `{group.release_command}`"
@@ -190,6 +190,8 @@ def format_backpressure(group: GroupInfo) -> str:
     """Return whether a full queue holds pushes back for a group, as text."""
     if not group.counts:
         return "no"
+    if group.query_state == "stopped":
+        return "no, stopped"
     return f"no, inactive since {format_time(group.seen_at)}" if group.away else "yes"
 
 

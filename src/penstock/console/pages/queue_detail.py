@@ -99,7 +99,7 @@ async def _build_groups(view: View, info: QueueInfo) -> None:
         if group is None:
             return
         behind, limit = formatting.number(group.lag), formatting.number(info.queue.max_depth_events)
-        hint = {"stopped": " Start it to go on.", "paused": " Resume it to go on."}.get(group.query_state or "", "")
+        hint = {"failed": " Start it to go on.", "paused": " Resume it to go on."}.get(group.query_state or "", "")
         with holding_area, elements.card("Pushes wait"):
             elements.text(
                 f"The {group.reader} is {behind} events behind, and max_depth_events of the queue is {limit}.{hint}",
@@ -142,10 +142,10 @@ def _state(group: GroupSummary, info: GroupInfo | None) -> TableCell:
         return TableCell("resting", tone="bad")
     if group.sink == "stopped":
         return TableCell("stopped", tone="warn" if group.lag else "idle")
+    if query_state in ("paused", "stopped", "failed"):
+        return TableCell(query_state, tone="warn" if group.lag else "idle")
     if not group.counts:
         return TableCell("inactive", tone="idle")
-    if query_state in ("paused", "stopped"):
-        return TableCell(query_state, tone="warn" if group.lag else "idle")
     if query_state is not None or group.leases:
         return TableCell("reading", tone="good")
     return TableCell("waiting", tone="warn") if group.lag else TableCell("caught up", tone="idle")

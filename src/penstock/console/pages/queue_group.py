@@ -87,7 +87,8 @@ async def build(view: View, queue: str, name: str) -> None:
         partitions_tile.set(formatting.number(group.partitions_behind))
         leases_tile.set(formatting.number(group.leases))
         since = view.times.ago(group.seen_at)
-        seen_tile.set(view.times.clock(group.seen_at), "inactive: ignored for the depth" if group.away else since)
+        state = "stopped" if group.query_state == "stopped" else "inactive"
+        seen_tile.set(view.times.clock(group.seen_at), f"{state}: ignored for the depth" if group.away else since)
         card.set_visibility(bool(positions))
         all_read.set_visibility(not positions)
         largest_lag = max((position.lag for position in positions), default=0)

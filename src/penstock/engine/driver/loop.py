@@ -135,8 +135,8 @@ class CycleLoop:
             self._state.count(cycles.flush(planner.plan_flush()))
         self._emit_expired(planner, cycles)
 
-    def close(self) -> None:
-        """Release the lease and all resources."""
+    def close(self, *, stopped: bool = False) -> None:
+        """Release the lease and all resources. ``stopped`` is True if the query was to end."""
         self._ended.set()
         self._heartbeat.stop()
         try:
@@ -148,7 +148,7 @@ class CycleLoop:
                 self._prepared.close()
             if self._cycles is not None:
                 self._cycles.close()
-            self._context.run(self._context.registry.release_lease(self._context.id, self._fence))
+            self._context.run(self._context.registry.release_lease(self._context.id, self._fence, stopped=stopped))
         except Exception:
             _logger.debug("closing failed", exc_info=True)
 

@@ -50,7 +50,8 @@ WHERE id = %(query)s AND fence = %(fence)s
 RETURNING id
 
 -- name: release_lease
-UPDATE penstock.queries SET lease_until = 'epoch', driver = NULL WHERE id = %(query)s AND fence = %(fence)s
+UPDATE penstock.queries SET lease_until = CASE WHEN %(stopped)s THEN 'epoch' ELSE clock_timestamp() END, driver = NULL
+WHERE id = %(query)s AND fence = %(fence)s AND driver IS NOT NULL
 
 -- name: current_fence
 SELECT fence FROM penstock.queries WHERE id = %(query)s

@@ -5,11 +5,12 @@ SELECT g.name, g.subscribed_from, g.query_id, g.created_at,
        count(*) FILTER (WHERE h.end_offset > p.next_offset),
        count(*) FILTER (WHERE p.lease_id IS NOT NULL AND p.available_at > clock_timestamp() + %(skew)s),
        g.counts, w.seen_at,
-       coalesce(w.seen_at < clock_timestamp() + %(skew)s
+       coalesce(r.lease_until = 'epoch' OR w.seen_at < clock_timestamp() + %(skew)s
                 - make_interval(secs => (SELECT q.away_seconds + q.delay_seconds FROM penstock.queues q
                                          WHERE q.id = %(queue)s)), false),
        CASE WHEN r.id IS NULL THEN NULL
-            WHEN r.lease_until <= clock_timestamp() + %(skew)s THEN 'stopped'
+            WHEN r.lease_until = 'epoch' THEN 'stopped'
+            WHEN r.lease_until <= clock_timestamp() + %(skew)s THEN 'failed'
             WHEN r.is_paused THEN 'paused' ELSE 'running' END
 FROM penstock.groups g
 LEFT JOIN penstock.queries r ON r.name = g.query_id

@@ -7,6 +7,7 @@ import logging
 import time
 from collections import deque
 from dataclasses import dataclass, field
+from datetime import UTC, timedelta
 from typing import Any, NamedTuple
 
 import psycopg
@@ -207,14 +208,19 @@ class Backpressure:
         for group in groups:
             key = (queue.id, group.group)
             if group.away and group.counts and key not in self._away_groups:
+                reason = f"no consumer of group {group.group!r} has popped since {group.seen_at}"
+                end = "until a consumer pops again (away_seconds)"
+                if group.query_state == "stopped":
+                    if group.lag < (queue.max_depth_events or 0):
+                        continue  # the group would not hold pushes back
+                    reason, end = f"query {group.group!r} was stopped", "until it is started again"
                 self._away_groups.add(key)
                 _logger.warning(
-                    "queue %r: no consumer of group %r has popped since %s, and it is %d behind; it no longer counts "
-                    "for max_depth_events until a consumer pops again (away_seconds)",
+                    "queue %r: %s, and it is %d behind; it no longer counts for max_depth_events %s",
                     queue.name,
-                    group.group,
-                    group.seen_at,
+                    reason,
                     group.lag,
+                    end,
                 )
             elif not group.away and key in self._away_groups:
                 self._away_groups.discard(key)
@@ -230,9 +236,11 @@ def _queue_full(queue: Queue, measured: _MeasuredDepth, limit: int) -> QueueFull
         remedy = "create a group, or raise max_unread_events"
     else:
         cause = f"{slowest.reader} is {depth:,} events behind and {limit:,} are allowed"
-        verb = {"stopped": "start", "paused": "resume"}.get(slowest.query_state or "")
-        remedy = f"let pushes pass it: `{slowest.release_command}`"
-        remedy = f"raise max_depth_events, or {remedy}" if verb is None else f"{verb} it, or {remedy}"
+        action = {"failed": "start it", "paused": "resume it"}.get(slowest.query_state or "", "raise max_depth_events")
+        remedy = f"{action}, or let pushes pass it: `{slowest.release_command}`"
+        if slowest.query_state == "failed" and slowest.seen_at is not None and queue.away_seconds is not None:
+            end = slowest.seen_at + timedelta(seconds=queue.away_seconds + queue.delay_seconds)
+            remedy += f". Otherwise they wait for it until {end.astimezone(UTC):%Y-%m-%d %H:%M} UTC (away_seconds)"
     return QueueFull(
         f"queue {queue.name!r} is full: {cause}; push again in {retry_after:.1f} s, {remedy}",
         queue=queue.name,
