@@ -16,6 +16,12 @@ _CLASS_PREFIX = re.compile(r"^(?:[\w$]+\.)+[\w$]+: ")
 #: The message of the task that failed a job.
 _TASK_MESSAGE = re.compile(r"most recent failure: Lost task [^:]*: (.*)")
 _MAX_CHARACTERS = 500
+#: The errors for an unknown name, with the parameters for the name and for the names that Spark knows.
+_UNKNOWN_NAMES = {
+    "UNRESOLVED_COLUMN": ("objectName", "proposal"),
+    "FIELD_NOT_FOUND": ("fieldName", "fields"),
+    "UNRESOLVED_USING_COLUMN_FOR_JOIN": ("colName", "suggestion"),
+}
 #: What to do, by the class of Spark's error.
 _HINTS = {
     "TABLE_OR_VIEW_NOT_FOUND": "Name the table: .sql('SELECT ... FROM stream JOIN fx ...', fx='app.rates')",
@@ -55,18 +61,18 @@ def stream_errors(event_fields: Collection[str] = ()) -> Iterator[None]:
         yield
     except (AnalysisException, ParseException) as error:
         condition = (error.getCondition() or "").partition(".")[0]
-        if condition == "UNRESOLVED_COLUMN":
-            raise _unknown_field(error, event_fields) from error
+        if condition in _UNKNOWN_NAMES:
+            raise _unknown_field(error, *_UNKNOWN_NAMES[condition], event_fields) from error
         hint = f". {_HINTS[condition]}" if condition in _HINTS else ""
         raise InvalidRequest(f"Spark cannot analyze the stream: {error_summary(error).rstrip('.')}{hint}") from error
 
 
-def _unknown_field(error: Any, event_fields: Collection[str]) -> UnknownField:
+def _unknown_field(error: Any, name_of: str, known_of: str, event_fields: Collection[str]) -> UnknownField:
     """The error for a name that Spark cannot resolve, with the fields and columns that it may stand for."""
     parameters = error.getMessageParameters() or {}
-    name = parameters.get("objectName", "").replace("`", "").removeprefix("stream.")
+    name = parameters.get(name_of, "").replace("`", "").removeprefix("stream.")
     # Spark proposes columns of the step, and among them internal ones.
-    columns = [column.rpartition(".")[2] for column in re.findall(r"`([^`]*)`", parameters.get("proposal", ""))]
+    columns = [column.rpartition(".")[2] for column in re.findall(r"`([^`]*)`", parameters.get(known_of, ""))]
     known = {each for each in (*columns, *event_fields) if not each.startswith("__")}
     return UnknownField(
         f"there is no field {name!r} ({describe_known(name, known)}). Declare fields that no event has contained yet "
