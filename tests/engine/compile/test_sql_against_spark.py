@@ -101,7 +101,7 @@ def test_fields_of_spark_columns(spark: SparkSession, name: str) -> None:
 def test_struct_references_of_spark_columns(spark: SparkSession) -> None:
     column = F.coalesce(F.col("left.price"), F.expr("left.total + right.x"), F.to_json("left"))
     assert column_struct_references(column, "left") == [
-        StructReference("price", False),
-        StructReference("total", False),
-        StructReference(None, False),
+        StructReference(["price"], False),
+        StructReference(["total"], False),
+        StructReference([], False),
     ]

@@ -200,6 +200,53 @@ def test_a_join_in_sql_filters_computes_and_chooses_the_key(bench: Bench) -> Non
     assert len(statement.preview(settings=bench.settings)) == 2
 
 
+#: Where a member is read, the steps of the left input, and the step after the join.
+_MEMBER_READERS: dict[str, tuple[Any, str]] = {
+    "in a filter": (lambda left: left.filter("o.n > 0"), "left.id AS l, right.o.id AS r"),
+    "after the join": (lambda left: left, "left.o.n AS n, left.id AS l, right.o.id AS r"),
+    "in both": (lambda left: left.filter("o.deep.m > 0"), "left.o.n AS n, left.id AS l, right.o.id AS r"),
+    "after a function": (
+        lambda left: left.map(lambda event: {**event, "id": event["id"].upper()}),
+        "left.o.n AS n, lower(left.id) AS l, right.o.id AS r",
+    ),
+    "in a test for null": (lambda left: left.filter("o.n > 0"), "left.id AS l, right.o.id AS r, left IS NULL AS x"),
+}
+
+
+@pytest.mark.parametrize("where", _MEMBER_READERS)
+def test_only_members_that_a_join_reads_have_to_be_of_one_type(bench: Bench, where: str) -> None:
+    for queue in ("lefts", "rights"):
+        bench.queue(queue, partitions=1)
+    odd: list[Any] = [[1, "a"], {"x": 1}, "text", None, [[1], {"y": 2}]]
+
+    def inputs(name: str) -> list[Any]:
+        return [
+            (
+                "x",
+                {
+                    "id": f"{name}{i}",
+                    "ts": T0,
+                    "o": {"id": f"{name}{i}", "k": i, "n": 1, "deep": {"m": 1, "t": t}, "t": t},
+                },
+            )
+            for i, t in enumerate(odd)
+        ]
+
+    wrong = ("x", {"id": "wrong", "ts": T0, "o": {"id": "wrong", "k": 0, "n": {"no": "number"}, "deep": {"m": 1}}})
+    bench.push([*inputs("l"), wrong], "lefts")
+    bench.push(inputs("r"), "rights")
+    steps, result = _MEMBER_READERS[where]
+    made = (
+        steps(Stream.from_("lefts")).join(Stream.from_("rights"), on="o.k", within=5, **RULES).map(result).to("pairs")
+    )
+    query = bench.run(made)
+
+    assert pairs(bench) == Counter((f"l{i}", f"r{i}") for i in range(5))
+    assert [letter.data["id"] for letter in bench.letters("lefts")] == ["wrong"]
+    assert bench.letters("rights") == []
+    assert query.status.failed_cycles == 0
+
+
 @pytest.mark.parametrize("where", ["in an input", "after the join"])
 def test_an_inner_join_with_an_empty_reference_table_keeps_the_join_state(bench: Bench, where: str) -> None:
     """Spark skips the jobs of inputs that cannot contribute a row. Their events are committed all the same."""

@@ -201,21 +201,21 @@ def test_bare_column(text: str, name: str | None) -> None:
     assert bare_column(text) == name
 
 
-FIELD = StructReference("price", False)
-WHOLE = StructReference(None, False)
+FIELD = StructReference(["price"], False)
+WHOLE = StructReference([], False)
 
 
 @pytest.mark.parametrize(
     ("text", "references"),
     [
         ("left.price > right.price", [FIELD]),
-        ("LEFT.price.net AS p, `left`.`price`", [FIELD, FIELD]),
+        ("LEFT.price.net AS p, `left`.`price`", [FIELD, StructReference(["price", "net"], False)]),
         ("right.left", []),
         ("left(name, 2)", []),
         ("left", [WHOLE]),
         ("to_json(left)", [WHOLE]),
         ("left.*", [WHOLE]),
-        ("left IS NOT NULL", [StructReference(None, True)]),
+        ("left IS NOT NULL", [StructReference([], True)]),
         ("SELECT s.left.price, stream.right.x FROM stream s", [FIELD]),
         ("left.price >>> 1", [WHOLE]),
     ],

@@ -135,21 +135,23 @@ def _parse(text: str) -> Any:
 def referenced_members(split: SplitStream, part: int = 0) -> dict[str, list[list[str]]]:
     """The paths below each field that the Spark steps refer to; an empty path if they refer to the whole field.
 
-    Nothing is known of fields that are not in the result.
+    Fields that are not in the result may be read as a whole.
     """
-    stream = split.stream
-    if stream.key is not None and not stream.windows:
-        return {}  # an input of a join: later steps may read any member
+    stream, parts = split.stream, split.by_stage()
+    members: dict[str, list[list[str]]] = {}
+    if part == len(parts) - 1 and split.outputs_event:
+        if split.read_after_join is None:
+            return {}
+        members = {name: list(paths) for name, paths in split.read_after_join.items()}
     expressions: list[Any] = [*key_expressions(stream), stream.sink_key]
     expressions += [gate.cost.expression for gate in stream.gates]
     expressions += [aggregate.argument for aggregate in stream.aggregates.values()]
-    for step in split.by_stage()[part].steps:
+    for step in parts[part].steps:
         match step:
             case Map(expression=expression) | FlatMap(expression=expression) | Filter(condition=expression):
                 expressions.append(expression)
             case Sql(query=query):
                 expressions.append(query)
-    members: dict[str, list[list[str]]] = {}
     for expression in expressions:
         if expression is None or is_python(expression):
             continue

@@ -35,7 +35,7 @@ def column_struct_references(column: Column, struct: str) -> list[StructReferenc
         if isinstance(reference, str):
             found += struct_references(reference, struct)
         elif reference[0].lower() == struct:
-            found.append(StructReference(reference[1] if len(reference) > 1 else None, False))
+            found.append(StructReference(reference[1:], False))
     return found
 
 

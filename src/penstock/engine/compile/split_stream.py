@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, NamedTuple
@@ -40,6 +40,8 @@ class SplitStream:
     spark_steps: tuple[Step | UdfStage, ...]
     #: True if a step after the reader needs whole events.
     with_event_json: bool
+    #: The paths below each field of the result that the steps after a join read; None if they may read anything.
+    read_after_join: Mapping[str, Sequence[list[str]]] | None = dataclasses.field(default_factory=dict)
 
     @property
     def outputs_event(self) -> bool:

@@ -16,7 +16,13 @@ from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
 from penstock.core import json
 from penstock.engine.compile import exact_decimals
 from penstock.engine.compile.key_text import columns_to_text
-from penstock.engine.compile.schema.field_types import declared_types, parse_spark_type, warn_assumed_type
+from penstock.engine.compile.referenced_fields import referenced_members
+from penstock.engine.compile.schema.field_types import (
+    declared_types,
+    parse_spark_type,
+    prune_members,
+    warn_assumed_type,
+)
 from penstock.engine.compile.schema.sample import run_all_udfs
 from penstock.engine.compile.schema.schema_inference import infer_types
 from penstock.engine.compile.schema.unknown_fields import field_names, unknown_field
@@ -100,6 +106,14 @@ class JoinInput:
                 warn_assumed_type(name, "string")
                 types[name] = "string"
         return {name: kind for name, kind in types.items() if used is None or name in used}
+
+    def without_unread_members(self, name: str, kind: str) -> str:
+        """Return the type of a field without the members that no step reads."""
+        if not self.outputs_event:
+            return kind
+        members = referenced_members(self.split, len(self.split.stages))
+        pruned = prune_members(parse_spark_type(name, kind), members.get(name, [[]]))
+        return from_arrow_type(pruned).simpleString()
 
     def with_validated_fields(self, frame: DataFrame, types: dict[str, str]) -> JoinInput:
         """Return the input with validation of the fields that steps after the join use.

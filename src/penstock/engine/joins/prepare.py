@@ -29,7 +29,7 @@ from penstock.engine.worker.udf.stage import UdfStage
 from penstock.log.event import Event
 from penstock.stream.definition import Definition
 from penstock.stream.expression import is_python
-from penstock.stream.sql.column_refs import struct_references
+from penstock.stream.sql.column_refs import StructReference, struct_references
 
 #: Added to the stage numbers of the right input, so that its reports differ from those of the left input.
 _RIGHT_STAGES = 500
@@ -69,7 +69,8 @@ def prepare_join(
         known_of_side = _without_prefix(known, f"{name}.")
         known_outputs = _without_prefix(known_of_side, _OUTPUT_PREFIX)
         known_fields = {key: kind for key, kind in known_of_side.items() if not key.startswith(_OUTPUT_PREFIX)}
-        input_split = split_stream(input_stream)
+        references_to_side = _references_after_join(split, name)
+        input_split = dataclasses.replace(split_stream(input_stream), read_after_join=_members(references_to_side))
         schema, types = resolve_fields(spark, input_split, tables, known_fields, sample, strict=strict)
         config = dataclasses.replace(
             base,
@@ -91,10 +92,13 @@ def prepare_join(
         )
         types.update(stage_types)
         join_input = JoinInput(side, _shift_stages(input_split, _RIGHT_STAGES * side), config, references, sample)
-        used = _fields_used_after_join(split, join_input)
+        used = _used_fields(references_to_side, join_input)
         outputs = {**join_input.output_types(empty, used, known_outputs, strict=strict), **known_outputs}
-        if used is not None:
-            outputs = {key: kind for key, kind in outputs.items() if key in used}
+        outputs = {
+            key: join_input.without_unread_members(key, kind)
+            for key, kind in outputs.items()
+            if used is None or key in used
+        }
         inputs.append(join_input.with_validated_fields(empty, outputs))
         if sample:
             inferred.update({f"{name}.{key}": kind for key, kind in types.items()})
@@ -117,30 +121,46 @@ def _without_prefix(types: dict[str, str], prefix: str) -> dict[str, str]:
     return {name.removeprefix(prefix): kind for name, kind in types.items() if name.startswith(prefix)}
 
 
-def _fields_used_after_join(split: SplitStream, join_input: JoinInput) -> frozenset[str] | None:
-    """Return the fields of an input that the steps after the join use; None for all fields.
-
-    A test such as ``right IS NULL`` uses the fields that Spark gets in any case.
-    """
-    side = SIDES[join_input.side]
-    names = join_input.event_fields.names if join_input.outputs_event else []
-    available = [name for name in names if not name.startswith("__")]
-    used: set[str] = set()
+def _references_after_join(split: SplitStream, side: str) -> list[StructReference]:
+    """Return the references of the steps after the join to the events of an input."""
     expressions: list[Any] = [split.stream.sink_key]
     for step in split.stream.steps:
         expressions += [getattr(step, name, None) for name in ("expression", "condition", "query")]
         expressions += list(getattr(step, "on", ()))
+    references: list[StructReference] = []
     for expression in expressions:
-        if expression is None or is_python(expression):
-            continue
-        find = struct_references if isinstance(expression, str) else column_struct_references
-        for reference in find(expression, side):
-            if reference.field is not None:
-                used.add(reference.field)
-            elif available and reference.is_null_test:
-                used.update(available)
-            else:
-                return None
+        if expression is not None and not is_python(expression):
+            find = struct_references if isinstance(expression, str) else column_struct_references
+            references += find(expression, side)
+    return references
+
+
+def _members(references: Sequence[StructReference]) -> dict[str, list[list[str]]] | None:
+    """Return the paths below each field; None if a reference is to the whole event."""
+    members: dict[str, list[list[str]]] = {}
+    for path, is_null_test in references:
+        if path:
+            members.setdefault(path[0], []).append(path[1:])
+        elif not is_null_test:
+            return None
+    return members
+
+
+def _used_fields(references: Sequence[StructReference], join_input: JoinInput) -> frozenset[str] | None:
+    """Return the fields of an input that the steps after the join use; None for all fields.
+
+    A test such as ``right IS NULL`` uses the fields that Spark gets in any case.
+    """
+    names = join_input.event_fields.names if join_input.outputs_event else []
+    available = [name for name in names if not name.startswith("__")]
+    used: set[str] = set()
+    for path, is_null_test in references:
+        if path:
+            used.add(path[0])
+        elif available and is_null_test:
+            used.update(available)
+        else:
+            return None
     return frozenset(used)
 
 

@@ -62,8 +62,8 @@ def bare_column(text: str) -> str | None:
 class StructReference(NamedTuple):
     """A reference to a column that is a struct."""
 
-    #: The field of the struct; None for the struct as a whole.
-    field: str | None
+    #: The names below the struct, ``["order", "amount"]``; empty for the struct as a whole.
+    path: list[str]
     #: Whether the reference only tests if the struct is null.
     is_null_test: bool
 
@@ -73,7 +73,7 @@ def struct_references(text: str, struct: str) -> list[StructReference]:
     try:
         tree = parse_select(text)
     except InvalidSql:
-        return [StructReference(None, False)]
+        return [StructReference([], False)]
     tables = {table.alias_or_name.lower() for table in tree.find_all(exp.Table)}
     references = []
     for column in tree.find_all(exp.Column):
@@ -82,7 +82,7 @@ def struct_references(text: str, struct: str) -> list[StructReference]:
             del path[0]
         if path and path[0].lower() == struct:
             is_null_test = isinstance(column.parent, exp.Is) and isinstance(column.parent.expression, exp.Null)
-            references.append(StructReference(path[1] if len(path) > 1 else None, is_null_test))
+            references.append(StructReference(path[1:], is_null_test))
     return references
 
 

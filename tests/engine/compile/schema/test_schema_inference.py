@@ -21,6 +21,8 @@ from penstock.engine.worker.json_columns import DEFAULT_NUMBER, JsonColumnDecode
         (["[]", "[1]"], pa.list_(DEFAULT_NUMBER)),
         (['{"x": 1}', '{"y": "z"}'], pa.struct([("x", DEFAULT_NUMBER), ("y", pa.string())])),
         (['{"x": null}'], pa.struct([])),
+        (['{"x": {}}', '{"x": 1}', '{"x": 2}'], pa.struct([("x", DEFAULT_NUMBER)])),
+        (['["a"]', "[1, 2]"], pa.list_(DEFAULT_NUMBER)),
     ],
 )
 def test_a_field_has_the_type_of_most_events(samples: list[str], kind: Any) -> None:

@@ -175,23 +175,23 @@ def _resolve_types(
             kind = DEFAULT_NUMBER if _is_numeric(split, name) else pa.string()
             warn(name, "decimal" if kind == DEFAULT_NUMBER else "string")
         if kind is not None:
-            types[name] = _prune(kind, members.get(name, [[]]))
+            types[name] = prune_members(kind, members.get(name, [[]]))
     return types
 
 
-def _prune(kind: pa.DataType, paths: Sequence[Sequence[str]]) -> pa.DataType:
+def prune_members(kind: pa.DataType, paths: Sequence[Sequence[str]]) -> pa.DataType:
     """The type without members of structs that no path leads to: what nobody reads must not make an event invalid."""
     if not all(paths):
         return kind
     if pa.types.is_list(kind):
-        return pa.list_(_prune(kind.value_type, paths))
+        return pa.list_(prune_members(kind.value_type, paths))
     if not pa.types.is_struct(kind):
         return kind
     kept = []
     for member in kind:
         inner = [path[1:] for path in paths if path[0].lower() == member.name.lower()]
         if inner:
-            kept.append(member.with_type(_prune(member.type, inner)))
+            kept.append(member.with_type(prune_members(member.type, inner)))
     return pa.struct(kept) if kept else kind
 
 
