@@ -27,7 +27,7 @@ class DatabaseTransport(Log):
     """The log, mappings of dead letters, and the gates and results of queries."""
 
     def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
-        super().__init__(Database(settings), clock=clock, retry_seconds=settings.retry_seconds)
+        super().__init__(Database(settings), clock=clock)
 
     async def redrive_mapped(
         self, which: DeadLetterFilter, mapping: DeadLetterMapping, *, limit: int | None = REDRIVE_LIMIT

@@ -20,7 +20,7 @@ from penstock.log.dead_letters.models import (
     DeadLetterEdit,
     DeadLetterFilter,
     DeadLetterKind,
-    EditFunction,
+    Edit,
     Redrive,
 )
 from penstock.log.dead_letters.redrive import REDRIVE_LIMIT, Redriver
@@ -415,7 +415,7 @@ class Log:
         return await self.dead_letter_store.ids(which, limit)
 
     async def redrive(
-        self, which: DeadLetterFilter, *, limit: int | None = REDRIVE_LIMIT, edit: EditFunction | None = None
+        self, which: DeadLetterFilter, *, limit: int | None = REDRIVE_LIMIT, edit: Edit | None = None
     ) -> Redrive:
         """Send the oldest dead letters back to the group that failed on them, with the data that ``edit`` returns.
 
@@ -426,7 +426,7 @@ class Log:
         return await self._redriver.redrive(which, limit=limit, edit=edit)
 
     async def preview_redrive(
-        self, which: DeadLetterFilter, edit: EditFunction, *, limit: int = REDRIVE_LIMIT, max_bytes: int = MAX_COUNT
+        self, which: DeadLetterFilter, edit: Edit, *, limit: int = REDRIVE_LIMIT, max_bytes: int = MAX_COUNT
     ) -> list[DeadLetterEdit]:
         """Return what a redrive with ``edit`` would send, for the oldest dead letters."""
         check_integer("limit", limit, 1, MAX_COUNT)

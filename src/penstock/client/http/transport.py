@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from penstock.client.dead_letter_mapping import DeadLetterMapping, edit_function
+from penstock.client.dead_letter_mapping import DeadLetterMapping, call_mapping, edit_function
 from penstock.client.http.encode import encode_batches
 from penstock.client.http.retrying_http import RetryingHttpClient, quote_segment
 from penstock.core.errors import AccessDenied, InvalidRequest, NotFound, PenstockError
@@ -406,7 +406,7 @@ class HttpTransport:
     async def redrive_mapped(
         self, which: DeadLetterFilter, mapping: DeadLetterMapping, *, limit: int | None = 100
     ) -> Redrive:
-        edit = edit_function(mapping)
+        edit_function(mapping)  # raises if it is no mapping
         if isinstance(mapping, str):
             return await self.redrive(which, limit=limit, mapping=mapping)
         # A function runs here, not in the server.
@@ -416,7 +416,7 @@ class HttpTransport:
             edits: dict[int, Raw] = {}
             for letter in letters:
                 try:
-                    edits[letter.id] = Raw(edit(letter))
+                    edits[letter.id] = Raw(call_mapping(mapping, letter))
                 except InvalidRequest as error:
                     failed += 1
                     problems[letter.id] = str(error)
@@ -430,7 +430,7 @@ class HttpTransport:
     async def preview_mapping(
         self, which: DeadLetterFilter, mapping: DeadLetterMapping, *, limit: int = 100
     ) -> list[DeadLetterEdit]:
-        edit = edit_function(mapping)
+        edit_function(mapping)  # raises if it is no mapping
         if isinstance(mapping, str):
             body = _json({**_conditions(which), "mapping": mapping, "limit": limit})
             path = "dead-letters/redrive/preview"
@@ -440,7 +440,7 @@ class HttpTransport:
             for letter in letters:
                 after, problem = None, None
                 try:
-                    after = edit(letter)
+                    after = call_mapping(mapping, letter)
                 except InvalidRequest as error:
                     problem = str(error)
                 edits.append(DeadLetterEdit.of(letter, after, problem))

@@ -12,7 +12,7 @@ from penstock.console.widgets import elements, forms, payloads
 from penstock.console.widgets.tables import DataTable, TableCell, TableColumn, number_column
 from penstock.core import formatting
 from penstock.core.errors import NotFound
-from penstock.log.dead_letters.models import DeadLetter, DeadLetterFilter, DeadLetterKind, EditFunction
+from penstock.log.dead_letters.models import DeadLetter, DeadLetterFilter, DeadLetterKind, Edit
 from penstock.log.dead_letters.store import KIND_SAMPLE
 from penstock.server.auth.identity import Role
 
@@ -168,7 +168,7 @@ def _letter_columns(times: TimeFormatter) -> list[TableColumn[DeadLetter]]:
 def _buttons(view: View, queue: str, selection: DeadLetterFilter, total: int) -> None:
     reason = view.missing_permission(Role.ADMIN, queue=queue)
 
-    async def redrive_with(edit: EditFunction | None = None) -> None:
+    async def redrive_with(edit: Edit | None = None) -> None:
         action = "redrive dead letters" if edit is None else "edit and redrive dead letters"
         redriven, problem = 0, ""
         async with view.action(action, Role.ADMIN, subject=queue, queue=queue):

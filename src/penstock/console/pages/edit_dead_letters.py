@@ -11,7 +11,7 @@ from penstock.console.polling import EXPECTED_ERRORS
 from penstock.console.widgets import elements, payloads
 from penstock.console.widgets.editor import code_editor
 from penstock.core import formatting
-from penstock.log.dead_letters.models import DeadLetterEdit, DeadLetterFilter, EditFunction
+from penstock.log.dead_letters.models import DeadLetterEdit, DeadLetterFilter, Edit
 from penstock.stream.sql.json_mapping import compile_mapping
 
 #: Dead letters that a preview maps, and those whose data it shows.
@@ -21,7 +21,7 @@ _PREVIEW_BYTES = 4 << 20
 
 
 async def edit_and_redrive(
-    view: View, selection: DeadLetterFilter, total: int, redrive: Callable[[EditFunction], Awaitable[None]]
+    view: View, selection: DeadLetterFilter, total: int, redrive: Callable[[Edit], Awaitable[None]]
 ) -> None:
     """Ask for a mapping, show what it changes, and call ``redrive`` with it."""
     detail = (
@@ -36,10 +36,6 @@ async def edit_and_redrive(
         result.props["aria-live"] = "polite"
         previewed = ""
 
-        def compile_text(text: str) -> EditFunction:
-            mapping = compile_mapping(text)
-            return lambda letter: mapping.apply(letter.raw)
-
         async def preview() -> None:
             nonlocal previewed
             text = editor.value or ""
@@ -48,7 +44,7 @@ async def edit_and_redrive(
             send_button.disable()
             try:
                 edits = await view.log.preview_redrive(
-                    selection, compile_text(text), limit=_PREVIEW_LETTERS, max_bytes=_PREVIEW_BYTES
+                    selection, compile_mapping(text), limit=_PREVIEW_LETTERS, max_bytes=_PREVIEW_BYTES
                 )
             except EXPECTED_ERRORS as problem:
                 error.set_text(error_message(problem))
@@ -72,7 +68,7 @@ async def edit_and_redrive(
             send_button.disable()
     mapping = await elements.open_dialog(dialog)
     if mapping is not None:
-        await redrive(compile_text(mapping))
+        await redrive(compile_mapping(mapping))
 
 
 def _show_edits(edits: Sequence[DeadLetterEdit], total: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from datetime import datetime
@@ -143,8 +143,40 @@ class DeadLetterKind:
         return DeadLetterFilter(queue=self.queue, group=self.group or None, kind=self.kind, stage=self.stage)
 
 
-#: Returns the new data of a dead letter as JSON text, or raises InvalidRequest with the reason why there is none.
-EditFunction: TypeAlias = Callable[[DeadLetter], bytes]
+@dataclass(frozen=True, slots=True)
+class CopiedFields:
+    """All fields of an object, or all except some."""
+
+    excluded: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class MappedField:
+    """A field that a mapping copies or computes."""
+
+    name: str
+    #: The field that is copied as it is, if the object has it.
+    source: str | None
+    #: The query that computes the value as JSON text from ``data``, a JSON object with ``columns``.
+    query: str
+    parameters: Mapping[str, object]
+    columns: frozenset[str]
+    #: Returns the most bytes of all values that it is computed from, by the sizes of the columns.
+    max_bytes: Callable[[Mapping[str, int]], int]
+    is_number: bool
+
+
+@dataclass(frozen=True, slots=True)
+class JsonMapping:
+    """Makes one JSON object of another. A later field replaces an earlier one of the same name."""
+
+    text: str
+    fields: Sequence[CopiedFields | MappedField]
+
+
+#: Makes the new data of a dead letter. A function returns JSON text, or raises InvalidRequest with the reason why there
+#: is none.
+Edit: TypeAlias = Callable[[DeadLetter], bytes] | JsonMapping
 
 
 class DeadLetterEdit(Struct, frozen=True):

@@ -16,6 +16,7 @@ from penstock.core.clock import Clock
 from penstock.core.errors import CorruptChunk, InvalidEvent, InvalidRequest, NotFound
 from penstock.db.statements import Statements
 from penstock.log.catalog import Catalog, is_layout_change
+from penstock.log.dead_letters.mapping import apply_mapping
 from penstock.log.dead_letters.models import (
     DAMAGED_STAGE,
     DEAD_LETTER_HEADER,
@@ -23,7 +24,8 @@ from penstock.log.dead_letters.models import (
     DeadLetter,
     DeadLetterEdit,
     DeadLetterFilter,
-    EditFunction,
+    Edit,
+    JsonMapping,
     Redrive,
 )
 from penstock.log.dead_letters.store import DeadLetters
@@ -70,7 +72,7 @@ class Redriver:
     max_problems: int = _MAX_PROBLEMS
 
     async def redrive(
-        self, which: DeadLetterFilter, *, limit: int | None = REDRIVE_LIMIT, edit: EditFunction | None = None
+        self, which: DeadLetterFilter, *, limit: int | None = REDRIVE_LIMIT, edit: Edit | None = None
     ) -> Redrive:
         """Redrive the oldest dead letters, up to ``limit`` (None: all of them), with the data that ``edit`` returns.
 
@@ -96,9 +98,7 @@ class Redriver:
                 problems.update(islice(refused.items(), self.max_problems - len(problems)))
         return Redrive(replayed, failed, problems)
 
-    async def preview(
-        self, which: DeadLetterFilter, edit: EditFunction, *, limit: int, max_bytes: int
-    ) -> list[DeadLetterEdit]:
+    async def preview(self, which: DeadLetterFilter, edit: Edit, *, limit: int, max_bytes: int) -> list[DeadLetterEdit]:
         """Return what a redrive of the oldest dead letters would send, up to ``limit`` and ``max_bytes`` of data."""
         page = await self.dead_letters.page(which, limit, max_bytes=max_bytes, oldest_first=True)
         edits = []
@@ -112,9 +112,7 @@ class Redriver:
             edits.append(DeadLetterEdit.of(letter, after, problem))
         return edits
 
-    async def _redrive_batch(
-        self, queue_name: str, letters: Sequence[DeadLetter], edit: EditFunction | None
-    ) -> dict[int, str]:
+    async def _redrive_batch(self, queue_name: str, letters: Sequence[DeadLetter], edit: Edit | None) -> dict[int, str]:
         """Redrive dead letters of one queue in one transaction. Return the problems of those that were not, by id."""
         while True:
             queue = await self.catalog.refresh(queue_name)
@@ -154,7 +152,7 @@ class Redriver:
             return problems
 
     async def _encode(
-        self, queue: Queue, letters: Sequence[DeadLetter], edit: EditFunction | None
+        self, queue: Queue, letters: Sequence[DeadLetter], edit: Edit | None
     ) -> tuple[dict[int, _EncodedLetter], dict[int, str]]:
         """Return the dead letters as events, by id, and the problems of those that cannot be redriven."""
         encoded: dict[int, _EncodedLetter] = {}
@@ -167,7 +165,7 @@ class Redriver:
                 continue
             try:
                 restored = await self._restore(queue, letter, must_exist=edit is None)
-                data = restored.raw if edit is None else self._edited_data(queue, restored, edit)
+                data = restored.raw if edit is None else await self._edited_data(queue, restored, edit)
                 if group is None:
                     (piece,) = self._encode_batch(queue, Batch(queue.name, data))
                 else:
@@ -179,9 +177,10 @@ class Redriver:
                 problems[letter.id] = str(error)
         return encoded, problems
 
-    def _edited_data(self, queue: Queue, letter: DeadLetter, edit: EditFunction) -> bytes:
+    async def _edited_data(self, queue: Queue, letter: DeadLetter, edit: Edit) -> bytes:
         """Return the data that an edit makes, on one line, or raise InvalidRequest."""
-        (piece,) = self._encode_batch(queue, Batch(queue.name, JsonEvents([edit(letter)], [letter.key])))
+        data = await apply_mapping(edit, letter.raw, self.pool) if isinstance(edit, JsonMapping) else edit(letter)
+        (piece,) = self._encode_batch(queue, Batch(queue.name, JsonEvents([data], [letter.key])))
         return piece.columns.data
 
     def _encode_batch(self, queue: Queue, batch: Batch) -> list[Piece]:

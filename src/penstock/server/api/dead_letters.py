@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from penstock.core.errors import InvalidRequest, NotFound
-from penstock.log.dead_letters.models import DeadLetter, DeadLetterFilter, EditFunction, Redrive
+from penstock.log.dead_letters.models import DeadLetter, DeadLetterFilter, Edit, Redrive
 from penstock.log.read.ack_request import NonNegativeInt
 from penstock.log.read.pop import MIN_POP_BYTES
 from penstock.protocol import messages
@@ -82,7 +82,7 @@ async def preview_redrive(call: ApiCall, body: messages.PreviewRequest) -> messa
     """Return what a redrive with a mapping would send, for the oldest dead letters that match. Nothing is changed."""
     which = body.filter()
     await _require_access(call, which)
-    edit = _map_with(body.mapping)
+    edit = compile_mapping(body.mapping)
     max_bytes = await call.reserve_response(MAX_RESPONSE_BYTES)
     edits = await call.log.preview_redrive(which, edit, limit=body.limit, max_bytes=max_bytes // 2)
     return messages.RedrivePreview(edits, await call.log.count_dead_letters(which))
@@ -109,16 +109,11 @@ async def _require_access(call: ApiCall, which: DeadLetterFilter) -> None:
         call.require_access_silently(await call.log.dead_letter_queues(which))
 
 
-def _edit_function(body: messages.RedriveRequest) -> EditFunction | None:
+def _edit_function(body: messages.RedriveRequest) -> Edit | None:
     if body.edits is not None:
         edits = body.edits
         return lambda letter: bytes(edits[letter.id])
-    return None if body.mapping is None else _map_with(body.mapping)
-
-
-def _map_with(text: str) -> EditFunction:
-    mapping = compile_mapping(text)
-    return lambda letter: mapping.apply(letter.raw)
+    return None if body.mapping is None else compile_mapping(body.mapping)
 
 
 def _parse_ids(text: str | None) -> list[int] | None:
