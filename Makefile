@@ -4,6 +4,8 @@ PYTHON ?= python3
 ARGS ?=
 # Number of test processes; 0 runs all tests in one process, in order. One more than cores, since many tests wait.
 WORKERS ?= 3
+# The tests of a file share fixtures. tests/conftest.py orders the files.
+PARALLEL := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 # Seed of a chaos run (random by default), its length, and the length of a soak.
 SEED ?=
 MINUTES ?= 3
@@ -38,10 +40,10 @@ demo: $(RUN) ## Run the whole product on simulated traffic, in a browser (ARGS="
 
 test: $(DEV) ## Run all tests (ARGS="-k lease" for some)
 	@$(BIN)/python scripts/install_chromium.py
-	@$(BIN)/pytest -m "not long" --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+	@$(BIN)/pytest -m "not long" $(PARALLEL) $(ARGS)
 
 test-fast: $(DEV) ## Run the tests that need neither a JVM nor a browser, in under two minutes
-	@$(BIN)/pytest -m "not long and not slow and not spark and not browser" --numprocesses $(WORKERS) $(ARGS)
+	@$(BIN)/pytest -m "not long and not slow and not spark and not browser" $(PARALLEL) $(ARGS)
 
 test-long: $(DEV) ## Run the tests that take minutes: drivers killed thirty times, clusters, restored backups
 	@$(BIN)/pytest -m long $(ARGS)

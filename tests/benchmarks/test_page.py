@@ -45,6 +45,7 @@ def rendered(**results: dict[str, Any]) -> str:
     return page(results, sections(results, [run.name for run in RUNS]))
 
 
+@pytest.mark.slow
 def test_the_page_is_what_the_results_render_to(tmp_path: Path) -> None:
     for path in DIRECTORY.glob("*.json"):
         shutil.copy(path, tmp_path)
@@ -184,6 +185,7 @@ def test_what_browsers_cost_is_shown_with_what_it_is_a_part_of() -> None:
     assert "| ingestion lost to five browsers, % | 2.00 |" in text
 
 
+@pytest.mark.slow
 def test_a_quick_run_leaves_a_result_that_the_page_shows(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "benchmarks", "all", "--quick", "--only", "scaling-groups", "--out", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

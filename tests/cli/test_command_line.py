@@ -137,6 +137,7 @@ def test_quiet_prints_results_and_errors_only(cli: CommandLine) -> None:
     assert cli.error("queue", "show", "nowhere", "--quiet")[0] == 3
 
 
+@pytest.mark.slow
 def test_queue_names_are_completed(cli: CommandLine) -> None:
     for name in ("orders", "others", "clicks"):
         cli.ok("queue", "create", name)

@@ -99,6 +99,7 @@ def test_push_to_a_full_queue_fails(cli: CommandLine, arrange: Arrange, waiting:
     ],
     ids=["push", "simulate"],
 )
+@pytest.mark.slow
 def test_a_waiting_push_names_the_group_and_goes_on_when_it_no_longer_counts(
     cli: CommandLine, arrange: Arrange, command: list[str]
 ) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from penstock import Penstock
 
 
@@ -66,6 +68,7 @@ async def test_ack_of_no_events(q: Penstock) -> None:
     assert await q.ack(None, True, {"group": "g"}) == []
 
 
+@pytest.mark.slow
 async def test_without_a_url_postgresql_is_started(data_dir: Path) -> None:
     async with Penstock(data_dir=data_dir) as q:
         await q.queue("jobs").create()

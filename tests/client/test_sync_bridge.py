@@ -77,6 +77,7 @@ def test_transactions(sync_q: SyncPenstock) -> None:
         sync_q.transaction().ack(events).queue("shipments").push({"data": 2}).commit()
 
 
+@pytest.mark.slow
 def test_threads_share_one_client_and_its_commits(sync_q: SyncPenstock) -> None:
     sync_q.queue("jobs").create("hash", 4)
 

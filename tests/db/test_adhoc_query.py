@@ -132,6 +132,7 @@ async def test_every_listed_table_can_be_read(queries: AdhocQueries) -> None:
         await queries.run(f"SELECT {columns} FROM {table.schema}.{table.name}")  # noqa: S608
 
 
+@pytest.mark.slow
 async def test_forbidden_statements_are_refused_and_change_nothing(queries: AdhocQueries, store: str) -> None:
     before = await _state(store)
 
@@ -219,6 +220,7 @@ async def test_large_results_are_truncated(queries: AdhocQueries) -> None:
     ],
     ids=["repeat", "lpad", "format", "array_fill", "string_agg", "array_agg", "concatenation", "sort"],
 )
+@pytest.mark.slow
 async def test_a_query_cannot_use_more_memory_than_the_limit(queries: AdhocQueries, text: str) -> None:
     limits = AdhocLimits(seconds=30, memory_bytes=64 << 20)
 
@@ -324,6 +326,7 @@ def _modes(directory: Path) -> list[int]:
     return [stat.S_IMODE(file.stat().st_mode) for file in directory.iterdir()]
 
 
+@pytest.mark.slow
 async def test_the_embedded_postgresql_gets_the_login_automatically(home: Path) -> None:
     async with Database(Settings(data_dir=home)) as database:
         first, second = await asyncio.gather(*(_get_user(database) for _ in range(2)))

@@ -30,6 +30,7 @@ def frozen(home: Path) -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 async def test_the_check_keeps_to_its_timeout_on_a_hanging_server_and_recovers_with_it(home: Path) -> None:
     with EmbeddedPostgres(home) as postgres:
         async with Database(Settings(database_url=postgres.url, pool_size=2)) as database:

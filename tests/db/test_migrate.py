@@ -103,6 +103,7 @@ class TestUpgrade:
         done = await asyncio.gather(*(upgrade() for _ in range(12)))
         assert sorted(migration.version for applied_here in done for migration in applied_here) == [1, 2, 3]
 
+    @pytest.mark.slow
     async def test_concurrent_upgrades_override_the_isolation_level_and_timeouts_of_the_role(
         self, empty_database_url: str, steps: Path
     ) -> None:

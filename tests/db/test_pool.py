@@ -235,6 +235,7 @@ class TestRecovery:
             await count_dead_connections(database)
             assert await ask(database, started) != before
 
+    @pytest.mark.slow
     async def test_a_server_that_was_down_for_long_is_used_again_soon(
         self, home: Path, postgres: EmbeddedPostgres
     ) -> None:

@@ -79,6 +79,7 @@ async def test_the_server_role_can_do_all_operations_of_a_queue(database: RoleUr
         assert rows(database.owner, left) == [(0,)]
 
 
+@pytest.mark.slow
 async def test_a_server_process_works_with_its_role_and_reports_missing_rights(database: RoleUrls) -> None:
     key = await asyncio.to_thread(create_key, database.server, Role.ADMIN)
     with run_server(database.server, ["--require-access"]) as running:

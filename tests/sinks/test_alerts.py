@@ -74,6 +74,7 @@ async def test_events_without_windows_are_evaluated_and_alert_ids_are_unique(log
     assert await RuleStore(log).delete(name)
 
 
+@pytest.mark.slow
 async def test_alerts_are_pushed_once_if_the_sink_is_cancelled(log: Log, queue: str) -> None:
     hot = await saved(log, rule(queue, on=queue, value="avg", when=above(80), alerts=f"{queue}-alerts"))
     values = [90.0 if n % 3 == 0 else 10.0 for n in range(200)]

@@ -43,6 +43,7 @@ def push_results(url: str, queue: str, condition: Any) -> None:
     asyncio.run(push_all())
 
 
+@pytest.mark.slow
 def test_a_sink_that_hangs_in_a_call_does_not_delay_its_query(sinks_url: str) -> None:
     called, over = threading.Event(), threading.Event()
 

@@ -100,6 +100,7 @@ async def taken(receiver: Receiver, count: int) -> None:
 
 
 @pytest.mark.parametrize("batch", [1, 100])
+@pytest.mark.slow
 async def test_a_receiver_that_was_away_gets_no_burst(log: Log, queue: str, batch: int) -> None:
     await gate(log, queue, "token_bucket", 5, rate=20)
     await push_each(log, queue, 25)
@@ -127,6 +128,7 @@ async def test_a_receiver_that_cannot_be_reached_costs_no_tokens(log: Log, queue
         await taken(receiver, 10)
 
 
+@pytest.mark.slow
 async def test_the_limit_holds_across_restarts(log: Log, queue: str) -> None:
     await gate(log, queue, "sliding_window", 4, window=1)
     await push_each(log, queue, 12)
@@ -151,6 +153,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 async def test_the_limit_holds_when_the_sink_is_killed(log: Log, queue: str, sinks_url: str) -> None:
     await gate(log, queue, "token_bucket", 3, rate=6)
     await push_each(log, queue, 20)
@@ -170,6 +173,7 @@ async def test_the_limit_holds_when_the_sink_is_killed(log: Log, queue: str, sin
     assert arrivals.respect_bucket(3, 6)
 
 
+@pytest.mark.slow
 async def test_redriven_dead_letters_keep_the_limit(log: Log, queue: str) -> None:
     await gate(log, queue, "token_bucket", 5, rate=50)
     await push(log, [{"n": n} for n in range(30)], queue=queue, key="a")
@@ -184,6 +188,7 @@ async def test_redriven_dead_letters_keep_the_limit(log: Log, queue: str) -> Non
     assert arrivals.respect_bucket(5, 50)
 
 
+@pytest.mark.slow
 async def test_events_with_costs_are_charged_by_their_cost(log: Log, queue: str) -> None:
     await gate(log, queue, "token_bucket", 10, rate=40)
     costs = [1, 7, 2, 10, 3] * 4
@@ -198,6 +203,7 @@ async def test_events_with_costs_are_charged_by_their_cost(log: Log, queue: str)
     assert arrivals.respect_bucket(10, 40)
 
 
+@pytest.mark.slow
 async def test_a_shared_limit_holds_over_all_keys(log: Log, queue: str) -> None:
     await gate(log, queue, "token_bucket", 4, rate=40, shared=True)
     await push_each(log, queue, 15)
@@ -209,6 +215,7 @@ async def test_a_shared_limit_holds_over_all_keys(log: Log, queue: str) -> None:
     assert respects_bucket(sorted(chain.from_iterable(arrivals.times.values())), 4 * TOKEN, 40 * TOKEN)
 
 
+@pytest.mark.slow
 async def test_limits_that_change_apply_to_deliveries(log: Log, queue: str) -> None:
     query = await gate(log, queue, "token_bucket", 2, rate=0.001)
     await push_each(log, queue, 10)

@@ -44,6 +44,7 @@ async def test_each_sink_reads_the_results_as_its_own_group(log: Log, queue: str
     assert memory.data_of("a") == [json.loads(line) for line in path.read_text().splitlines()] == list(range(5))
 
 
+@pytest.mark.slow
 async def test_a_sink_waits_while_another_process_writes_its_file(
     log: Log, queue: str, sinks_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

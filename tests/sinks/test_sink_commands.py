@@ -82,6 +82,7 @@ def test_errors_are_printed_in_one_line(cli: CommandLine, arguments: list[str], 
     assert says in cli.error("-q", "sink", *arguments)[1].replace("\n", " ")
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_ends_the_command_without_losing_events(cli: CommandLine, sinks_url: str) -> None:
     queue = some(cli, "cli-pipe")
     process = subprocess.Popen(
@@ -96,6 +97,7 @@ def test_a_closed_pipe_ends_the_command_without_losing_events(cli: CommandLine, 
     assert len(shown.splitlines()) == 2
 
 
+@pytest.mark.slow
 def test_it_ends_cleanly_on_a_signal(cli: CommandLine, sinks_url: str, tmp_path: Path) -> None:
     queue, path = some(cli, "cli-signal"), tmp_path / "out.jsonl"
     process = subprocess.Popen(

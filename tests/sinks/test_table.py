@@ -95,6 +95,7 @@ async def test_an_event_that_does_not_fit_the_table_is_a_dead_letter(
     assert len(await letters(log, queue)) == 3
 
 
+@pytest.mark.slow
 async def test_rows_are_inserted_once_if_the_sink_is_cancelled(log: Log, queue: str, sinks_url: str) -> None:
     name = f"sums_{uuid.uuid4().hex[:8]}"
     with psycopg.connect(sinks_url, autocommit=True) as conn:

@@ -309,6 +309,7 @@ async def test_functions_are_called_with_events(log: Log, queue: str) -> None:
     assert plain == each == list(range(6))
 
 
+@pytest.mark.slow
 async def test_forward_pushes_every_event_once_if_it_is_cancelled(log: Log, queue: str) -> None:
     target = f"{queue}-copy"
     await log.configure(target)

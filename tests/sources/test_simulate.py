@@ -78,6 +78,7 @@ def test_simulate_creates_the_queue(sinks_url: str) -> None:
     assert cli.json("simulate", "sensors", "--rate", "100", "--duration", "0.5")["pushed"] == 50
 
 
+@pytest.mark.slow
 def test_simulate_pushes_to_a_server(sinks_url: str) -> None:
     cli = CommandLine(sinks_url)
     with run_server(sinks_url) as server:
@@ -121,6 +122,7 @@ def read_terminal(cli: CommandLine, arguments: list[str], until: bytes) -> bytes
     return shown
 
 
+@pytest.mark.slow
 def test_simulate_shows_progress_and_what_it_waits_for(sinks_url: str) -> None:
     cli = CommandLine(sinks_url)
     cli.ok("queue", "create", "narrow", "--max-depth-events", "10")

@@ -43,6 +43,7 @@ class ServerProcess:
         self.process.wait(TIMEOUT_SECONDS)
 
 
+@pytest.mark.slow
 async def test_every_event_is_stored_once_and_completed_once(database_url: str) -> None:
     server = ServerProcess(database_url)
     try:

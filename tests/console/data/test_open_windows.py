@@ -21,6 +21,7 @@ from tests.log.logs import opened
 SHORT = [name for name in NAMES if name.isprintable() and len(name.encode()) <= 60]
 
 
+@pytest.mark.slow
 async def test_hostile_query_and_column_names(database_url: str) -> None:
     counted = Definition.from_("orders").window_tumbling(seconds=60).aggregate({"count": "count(*)", "total": "sum(x)"})
     async with opened(database_url) as log:

@@ -232,6 +232,7 @@ async def test_a_new_driver_resumes_the_parked_partitions_of_a_shared_gate_excep
 
 
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long), pytest.param(3, marks=pytest.mark.long)])
+@pytest.mark.slow
 async def test_evicted_events_are_released_once_in_order_and_within_the_limit(database_url: str, seed: int) -> None:
     chance = random.Random(seed)
     # Every partition that waits for a token is parked.

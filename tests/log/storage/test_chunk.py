@@ -41,6 +41,7 @@ def columns(draw: st.DrawFn) -> ChunkColumns:
 
 
 @given(columns())
+@pytest.mark.slow
 def test_a_chunk_round_trips(some: ChunkColumns) -> None:
     back = chunk.decode(chunk.encode(some))
     assert back == some

@@ -92,6 +92,7 @@ json_values = st.recursive(
 )
 
 
+@pytest.mark.slow
 async def test_generated_json_values_are_stored_unchanged(log: Log) -> None:
     found: list[list[Any]] = []
 

@@ -205,6 +205,7 @@ def test_credentials_are_not_logged(access_server: AccessServer) -> None:
         assert part not in written
 
 
+@pytest.mark.slow
 def test_failed_attempts_are_throttled_by_address(access_server: AccessServer) -> None:
     url = access_server.database_url
     key = create_key(url, Role.READ)
@@ -219,6 +220,7 @@ def test_failed_attempts_are_throttled_by_address(access_server: AccessServer) -
         assert httpx.get(path).status_code == 401, "a request without a credential is not an attempt"
 
 
+@pytest.mark.slow
 def test_valid_credentials_are_accepted_from_a_throttled_address(access_server: AccessServer, tmp_path: Path) -> None:
     url = access_server.database_url
     key = create_key(url, Role.READ)

@@ -294,6 +294,7 @@ def everything_stored(database_url: str) -> dict[str, list[str]]:
 UNAUTHENTICATED = ("wrong", "nonsense", "revoked", "expired", "expired token")
 
 
+@pytest.mark.slow
 def test_unauthorized_callers_are_refused_and_change_nothing(stage: Stage) -> None:
     before = everything_stored(stage.database_url)
     for endpoint in ENDPOINTS:

@@ -24,6 +24,7 @@ def limited(shared_url: str) -> Iterator[RunningServer]:
         yield running
 
 
+@pytest.mark.slow
 def test_slow_request_head_times_out(limited: RunningServer) -> None:
     with connect(limited.url) as connection:
         connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Slow:")
@@ -63,6 +64,7 @@ def test_stalled_readers_are_disconnected(limited: RunningServer) -> None:
         wait_until(are_disconnected)
 
 
+@pytest.mark.slow
 def test_slow_reader_gets_the_whole_response(limited: RunningServer) -> None:
     assert httpx.put(f"{limited.url}/v1/queues/slow", json={}).status_code == 200
     for n in range(6):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import httpx
+import pytest
 
 from penstock.core.settings import Settings
 from penstock.db.pool import Database
@@ -15,6 +16,7 @@ TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = "b7ad6b7169203331"
 
 
+@pytest.mark.slow
 async def test_push_trace_reaches_the_commit_and_the_event(database_url: str) -> None:
     log = await Log(Database(Settings(database_url=database_url))).open()
     await log.configure("orders")

@@ -193,6 +193,7 @@ def short_timeout_server(shared_url: str) -> Iterator[RunningServer]:
 
 
 @pytest.mark.parametrize("sent", [b"", b'{"data": 1', b"1\n" * 1000])
+@pytest.mark.slow
 def test_slow_body_times_out(short_timeout_server: RunningServer, create_queue: CreateQueue, sent: bytes) -> None:
     queue = create_queue()
     with connect(short_timeout_server.url) as connection:

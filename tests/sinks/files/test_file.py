@@ -37,6 +37,7 @@ def start(command: list[str]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command)
 
 
+@pytest.mark.slow
 async def test_killed_writer_leaves_every_line_once(log: Log, queue: str, sinks_url: str, tmp_path: Path) -> None:
     path = tmp_path / "out.jsonl"
     keys, count = ("a", "b", "c"), 700

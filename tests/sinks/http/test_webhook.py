@@ -154,6 +154,7 @@ def _batch(queue: str, key: str, n: int) -> Any:
     return Batch(queue, [{"data": n}], key=key)
 
 
+@pytest.mark.slow
 async def test_events_arrive_in_order_per_key_from_a_failing_receiver(log: Log, queue: str) -> None:
     await deliver_to_failing_receiver(log, queue, failures=20, per_key=25)
 

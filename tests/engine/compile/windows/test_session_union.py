@@ -104,7 +104,8 @@ def assert_disjoint(found: list[Session]) -> None:
         assert before[0] != after[0] or before[2] <= after[1], f"{before} and {after} overlap"
 
 
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.long) for part in range(1, 4))])
+@pytest.mark.slow
 def test_sessions_are_the_union_of_the_intervals_of_events(bench: Bench, sessions: SessionRunner, part: int) -> None:
     for case in range(FIRST_CASE + part, FIRST_CASE + CASES, 4):
         check_case(bench, sessions, case)

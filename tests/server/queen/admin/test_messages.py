@@ -6,6 +6,7 @@ from contextlib import suppress
 
 import httpx
 import psycopg
+import pytest
 
 from tests.client.conditions import eventually_sync
 from tests.server.queen.client import QueenClient, data
@@ -75,6 +76,7 @@ def test_message_is_dead_lettered_and_replayed_but_never_deleted(queen: QueenCli
     assert queen.http.delete(f"/api/v1/queues/{queue}/clear").status_code == 409
 
 
+@pytest.mark.slow
 def test_slow_searches_do_not_block_pushes_and_end_with_their_clients(
     queen: QueenClient, queue: str, queen_url: str
 ) -> None:

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import psycopg
+import pytest
 
 from tests.server.queen.streams.stream_query import SEPARATOR, StreamQuery, upsert, window
 
 
+@pytest.mark.slow
 def test_state_is_in_the_view_of_all_open_state(query: StreamQuery, queen_url: str) -> None:
     messages = query.pop()
     partition = messages[0]["partitionId"]
