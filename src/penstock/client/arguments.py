@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from penstock.core import json
 from penstock.core.errors import InvalidEvent, InvalidOption, InvalidRequest
 from penstock.core.names import find_key_problem
 from penstock.core.timestamps import from_micros
 from penstock.log.event import Event
-from penstock.log.write.json_events import JsonEvents
+from penstock.log.write.json_events import JsonEvent
 from penstock.log.write.validation import check_headers, check_ids, check_shape, micros_of
 
 #: One event to push, or several.
@@ -41,17 +40,7 @@ def read_events(given: object) -> Sequence[Mapping[str, Any]]:
     return list(given)
 
 
-class EncodedEvent(NamedTuple):
-    """One event to push, checked and encoded."""
-
-    data: bytes
-    key: str | None
-    id: str | None
-    time: datetime | None
-    headers: dict[str, str] | None
-
-
-def encode_event(event: Any) -> EncodedEvent:
+def encode_event(event: Any) -> JsonEvent:
     """Check and encode an event, so that later only the limits of its queue can refuse it."""
     check_shape(event, 0)
     try:
@@ -66,13 +55,7 @@ def encode_event(event: Any) -> EncodedEvent:
     micros = micros_of(event.get("time"), 0)
     time = None if micros is None else from_micros(micros)
     headers = check_headers(event.get("headers"), 0)
-    return EncodedEvent(data, None if key is None else str.__str__(key), event_id, time, headers)
-
-
-def to_json_events(events: Iterable[EncodedEvent]) -> JsonEvents:
-    """Return encoded events column by column. A column that no event uses is None."""
-    data, *optional = map(list, zip(*events, strict=True))
-    return JsonEvents(data, *(column if any(value is not None for value in column) else None for column in optional))
+    return JsonEvent(data, None if key is None else str.__str__(key), event_id, time, headers)
 
 
 def read_ndjson(given: object) -> bytes:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from penstock.client.arguments import EncodedEvent, encode_event, to_json_events
+from penstock.client.arguments import encode_event
 from penstock.core.backoff import Backoff, RetryTimer
 from penstock.core.errors import (
     BufferFull,
@@ -22,6 +22,7 @@ from penstock.core.errors import (
 )
 from penstock.core.wait_notice import WaitNotice
 from penstock.log.write.batch import Batch
+from penstock.log.write.json_events import JsonEvent, JsonEvents
 from penstock.log.write.result import Pushed, PushResult
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class Receipt:
 @dataclass(frozen=True, slots=True)
 class _BufferedEvent:
     receipt: Receipt
-    event: EncodedEvent
+    event: JsonEvent
 
     @property
     def size(self) -> int:
@@ -234,7 +235,7 @@ class Buffer:
         notice = WaitNotice(_logger.warning)
         while remaining:
             try:
-                events = to_json_events(buffered.event for buffered in remaining)
+                events = JsonEvents.of([buffered.event for buffered in remaining])
                 (result,) = await self._session.transport.push([Batch(self._queue, events, self._key)])
             except InvalidEvent as error:
                 if not 0 <= error.index < len(remaining):

@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from penstock.client.arguments import EncodedEvent, encode_event, to_json_events
+from penstock.client.arguments import encode_event
 from penstock.core import json
 from penstock.core.errors import InvalidEvent, InvalidRequest
 from penstock.log.write.batch import Batch
-from penstock.log.write.json_events import JsonEvents
+from penstock.log.write.json_events import JsonEvent, JsonEvents
 from penstock.protocol import messages
 
 
@@ -54,10 +54,10 @@ def _encode_events(events: Sequence[Mapping[str, Any]]) -> bytes:
     try:
         return json.encode(list(events))
     except json.JSONProblem:
-        return _encode_json_events(to_json_events(_encode_event(event, i) for i, event in enumerate(events)))
+        return _encode_json_events(JsonEvents.of([_encode_event(event, i) for i, event in enumerate(events)]))
 
 
-def _encode_event(event: object, index: int) -> EncodedEvent:
+def _encode_event(event: object, index: int) -> JsonEvent:
     try:
         return encode_event(event)
     except InvalidEvent as error:

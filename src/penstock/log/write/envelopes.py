@@ -5,6 +5,7 @@ Only the envelope is decoded. The data is stored as the text that was sent.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -60,23 +61,28 @@ def read_envelopes(text: bytes) -> JsonEvents:
         envelopes = [_read_envelope(value, index) for index, value in enumerate(split_values(text))]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise json.JSONProblem(json.explain(error, text)) from None
-    return _to_json_events(envelopes)
+    return JsonEvents.of(envelopes)
 
 
 def read_valid_envelopes(text: bytes) -> tuple[JsonEvents, list[RejectedInput]]:
     """Return the events of an array of envelopes, and separately the values that are not envelopes."""
-    envelopes: list[_Envelope] = []
+    return read_valid(split_values(text), _read_envelope)
+
+
+def read_valid(values: Sequence[bytes], read: Callable[[bytes, int], object]) -> tuple[JsonEvents, list[RejectedInput]]:
+    """Return the events that ``read`` makes of values with their index, and the values for which it raises."""
+    events: list[object] = []
     indices: list[int] = []
     rejected: list[RejectedInput] = []
-    for index, value in enumerate(split_values(text)):
+    for index, value in enumerate(values):
         try:
-            envelopes.append(_read_envelope(value, index))
+            events.append(read(value, index))
             indices.append(index)
         except InvalidEvent as error:
             rejected.append(RejectedInput(index, error.field, error.reason, value))
             if len(rejected) > MAX_REJECTED:
                 raise too_many_rejected(error) from None
-    return structs.replace(_to_json_events(envelopes), indices=indices), rejected
+    return structs.replace(JsonEvents.of(events), indices=indices), rejected
 
 
 def _read_envelope(value: bytes, index: int) -> _Envelope:
@@ -105,17 +111,3 @@ def _explain(value: bytes, index: int) -> InvalidEvent:
         except msgspec.ValidationError:
             return InvalidEvent("holds a number that is out of range", index=index, field=name)
     return InvalidEvent("is not an event", index=index, field="event")
-
-
-def _to_json_events(envelopes: list[_Envelope]) -> JsonEvents:
-    return JsonEvents(
-        [bytes(envelope.data) for envelope in envelopes],
-        _column([envelope.key for envelope in envelopes]),
-        _column([envelope.id for envelope in envelopes]),
-        _column([envelope.time for envelope in envelopes]),
-        _column([envelope.headers for envelope in envelopes]),
-    )
-
-
-def _column(values: list[Any]) -> list[Any] | None:
-    return values if any([value is not None for value in values]) else None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from datetime import datetime
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -14,6 +15,16 @@ from penstock.log.write.encode import EventFields, Picker, build_pieces
 from penstock.log.write.piece import Piece
 
 _MAX_CACHED_DECODERS = 256
+
+
+class JsonEvent(NamedTuple):
+    """An event whose data is JSON text."""
+
+    data: bytes
+    key: str | None
+    id: str | None
+    time: datetime | str | None
+    headers: dict[str, str] | None
 
 
 class JsonEvents(msgspec.Struct, frozen=True):
@@ -27,6 +38,17 @@ class JsonEvents(msgspec.Struct, frozen=True):
     #: The position of each event in the push, if some of the push were rejected before.
     indices: list[int] | None = None
 
+    @classmethod
+    def of(cls, events: Sequence[Any]) -> JsonEvents:
+        """Return objects with the fields of :class:`JsonEvent` column by column. A column without values is None."""
+        return cls(
+            [bytes(event.data) for event in events],
+            _column([event.key for event in events]),
+            _column([event.id for event in events]),
+            _column([event.time for event in events]),
+            _column([event.headers for event in events]),
+        )
+
     def __len__(self) -> int:
         return len(self.data)
 
@@ -34,6 +56,10 @@ class JsonEvents(msgspec.Struct, frozen=True):
         columns = (self.keys, self.ids, self.times, self.headers)
         picked = (None if column is None else [column[i] for i in which] for column in columns)
         return JsonEvents([self.data[i] for i in which], *picked)
+
+
+def _column(values: list[Any]) -> list[Any] | None:
+    return values if any([value is not None for value in values]) else None
 
 
 def encode_json_events(

@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any
 from urllib.parse import unquote
 
 import msgspec
-from msgspec import structs
 
 from penstock.core import json
 from penstock.core.errors import InvalidEvent
-from penstock.log.write.batch import MAX_REJECTED, too_many_rejected
-from penstock.log.write.envelopes import is_array, split_values
-from penstock.log.write.json_events import JsonEvents
+from penstock.log.write.envelopes import is_array, read_valid, split_values
+from penstock.log.write.json_events import JsonEvent, JsonEvents
 from penstock.log.write.result import RejectedInput
 from penstock.server.http.errors import Problem
 from penstock.server.ingest.json_body import invalid_json, read_json
@@ -32,32 +30,18 @@ _BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}")
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-class _CloudEvent(NamedTuple):
-    data: bytes
-    key: str | None
-    id: str
-    time: str | None
-    headers: dict[str, str]
-
-
 def read_structured(
     body: bytes, key_field: str | None, *, is_batch: bool, partial: bool
 ) -> tuple[JsonEvents, list[RejectedInput]]:
     """Return the CloudEvents of a body, and for a partial push separately the values that are none."""
-    events: list[_CloudEvent] = []
-    indices: list[int] = []
-    rejected: list[RejectedInput] = []
-    for index, value in enumerate(_split_values(body, is_batch=is_batch)):
-        try:
-            events.append(_read_structured(value, key_field, index))
-            indices.append(index)
-        except InvalidEvent as error:
-            if not partial:
-                raise
-            rejected.append(RejectedInput(index, error.field, error.reason, value))
-            if len(rejected) > MAX_REJECTED:
-                raise too_many_rejected(error) from None
-    return structs.replace(_to_json_events(events), indices=indices), rejected
+    values = _split_values(body, is_batch=is_batch)
+
+    def read(value: bytes, index: int) -> JsonEvent:
+        return _read_structured(value, key_field, index)
+
+    if partial:
+        return read_valid(values, read)
+    return JsonEvents.of([read(value, index) for index, value in enumerate(values)]), []
 
 
 def read_binary(body: bytes, headers: Mapping[str, str], key_field: str | None) -> JsonEvents:
@@ -69,7 +53,7 @@ def read_binary(body: bytes, headers: Mapping[str, str], key_field: str | None) 
     if content_type:
         attributes["datacontenttype"] = content_type
     event = _to_cloud_event(attributes, key_field, 0, lambda headers: _binary_data(body, content_type, headers))
-    return _to_json_events([event])
+    return JsonEvents.of([event])
 
 
 def _split_values(body: bytes, *, is_batch: bool) -> list[bytes]:
@@ -84,7 +68,7 @@ def _split_values(body: bytes, *, is_batch: bool) -> list[bytes]:
     return values
 
 
-def _read_structured(text: bytes, key_field: str | None, index: int) -> _CloudEvent:
+def _read_structured(text: bytes, key_field: str | None, index: int) -> JsonEvent:
     try:
         members = _members.decode(text)
     except msgspec.ValidationError:
@@ -114,7 +98,7 @@ def _read_structured(text: bytes, key_field: str | None, index: int) -> _CloudEv
 
 def _to_cloud_event(
     attributes: Mapping[str, Any], key_field: str | None, index: int, read_data: Callable[[dict[str, str]], bytes]
-) -> _CloudEvent:
+) -> JsonEvent:
     """Check the attributes. ``read_data`` returns the data and may add headers about it."""
     if attributes.get("specversion") != "1.0":
         raise InvalidEvent("must be 1.0, the only version that is supported", index=index, field="specversion")
@@ -138,7 +122,7 @@ def _to_cloud_event(
     if time is not None and not isinstance(time, str):
         raise InvalidEvent("must be a time as text, such as 2026-01-31T12:00:00Z", index=index, field="time")
     key = headers.get(f"ce-{key_field or 'partitionkey'}") or None
-    return _CloudEvent(read_data(headers), key, f"{attributes['source']}#{attributes['id']}", time, headers)
+    return JsonEvent(read_data(headers), key, f"{attributes['source']}#{attributes['id']}", time, headers)
 
 
 def _binary_data(body: bytes, content_type: str, headers: dict[str, str]) -> bytes:
@@ -154,15 +138,3 @@ def _binary_data(body: bytes, content_type: str, headers: dict[str, str]) -> byt
             raise InvalidEvent("has a text media type and is not UTF-8", index=0, field="data") from None
     headers["ce-dataencoding"] = "base64"
     return json.encode(base64.b64encode(body).decode())
-
-
-def _to_json_events(events: Sequence[_CloudEvent]) -> JsonEvents:
-    keys = [event.key for event in events]
-    times = [event.time for event in events]
-    return JsonEvents(
-        [event.data for event in events],
-        keys if any(keys) else None,
-        [event.id for event in events] or None,
-        times if any(times) else None,
-        [event.headers for event in events] or None,
-    )
