@@ -67,6 +67,32 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 # Options that name a field of the events.
 _FIELD_NAMES = ("key_field", "id_field", "time_field")
 
+#: The meaning of each option, in the help of the command line and on the console.
+DESCRIPTIONS = {
+    "lease_seconds": "How long a consumer may hold events before they are delivered to another consumer.",
+    "retry_limit": "How often a failed event is retried before it becomes a dead letter.",
+    "retry_delay_ms": "The delay before a retry.",
+    "expiry_limit": "How often the lease on an event may expire before it becomes a dead letter; none: no limit.",
+    "delay_seconds": "The delay before an event is first delivered.",
+    "quiet_seconds": "How long a partition must receive no push before it is delivered.",
+    "retention_seconds": "How long events are kept at least; none: forever.",
+    "retention_drops_unread": "Whether retention drops events that a group has not read.",
+    "dedup_window_seconds": "How long an event with the same id counts as a duplicate; 0: no deduplication.",
+    "max_depth_events": "The lag of the slowest group above which pushes are refused; none: no limit.",
+    "max_unread_events": "The number of events above which a queue without groups refuses pushes; none: no limit.",
+    "overflow": "How a full queue handles pushes: refuse them, or drop and count them.",
+    "invalid_events": (
+        "How a push over HTTP with invalid events is treated: refuse it, or store the valid events and make dead "
+        "letters of the others; auto: refuse it unless it has lines and no idempotency key."
+    ),
+    "away_seconds": "How long an inactive group still holds pushes back; none: forever.",
+    "key_field": "The field that holds the key of an event, unless the push names one.",
+    "id_field": "The field that holds the id of an event, unless the push names one.",
+    "time_field": "The field that holds the time of an event, unless the push names one.",
+    "max_event_bytes": "The maximum size of an event, in bytes of JSON.",
+    "max_redrives": "How often a dead letter may be redriven.",
+}
+
 # Names of the same options in other queue systems.
 _ALIASES = {
     "lease_time": "lease_seconds",

@@ -15,6 +15,7 @@ from penstock.core.errors import InvalidOption
 from penstock.log.options import (
     DEFAULT_DEDUP_SECONDS,
     DEFAULTS,
+    DESCRIPTIONS,
     format_option,
     is_nullable_option,
     option_choices,
@@ -24,29 +25,6 @@ from penstock.log.queue import Queue
 from penstock.server.auth.identity import Role
 
 PATH = "/queues"
-
-_DESCRIPTIONS = {
-    "lease_seconds": "Time that a consumer has to acknowledge before the event is delivered again",
-    "retry_limit": "Failed attempts before an event becomes a dead letter",
-    "retry_delay_ms": "Delay before a failed event is retried",
-    "expiry_limit": "Expired leases before an event becomes a dead letter",
-    "delay_seconds": "Age at which an event is delivered",
-    "quiet_seconds": "Time without new events before a partition is delivered",
-    "retention_seconds": "Time that events are stored",
-    "retention_drops_unread": "Whether retention also drops unread events",
-    "dedup_window_seconds": "Time during which a second event with the same id is dropped",
-    "max_depth_events": "Lag of the slowest group at which pushes are refused",
-    "max_unread_events": "Number of events at which a queue without groups refuses pushes",
-    "max_event_bytes": "Largest size of an event",
-    "max_redrives": "Largest number of redrives of a dead letter",
-    "invalid_events": "Treatment of pushes over HTTP with invalid events",
-    "overflow": "Treatment of pushes to a full queue",
-    "away_seconds": "Time without reads after which a group does not count for the depth",
-    "key_field": "Field of NDJSON events that contains the key",
-    "id_field": "Field of NDJSON events that contains the id",
-    "time_field": "Field of NDJSON events that contains the event time",
-}
-
 
 #: Shown before a change of these options, which can lose events.
 _WARNINGS = {
@@ -74,7 +52,7 @@ def build(view: View, queue: Queue) -> None:
             TableColumn(
                 "Value", lambda name: TableCell(_format_value(name, getattr(queue, name)), classes="ps-nowrap")
             ),
-            TableColumn("Description", lambda name: _DESCRIPTIONS.get(name, ""), classes="ps-desktop"),
+            TableColumn("Description", lambda name: DESCRIPTIONS[name].rstrip("."), classes="ps-desktop"),
             TableColumn("Source", source),
         ]
         DataTable("Options", columns).set(field.name for field in fields(queue) if field.name in defaults)
@@ -83,7 +61,7 @@ def build(view: View, queue: Queue) -> None:
 def _change_card(view: View, queue: Queue, name: str, default: Any) -> None:
     reason = view.missing_permission(Role.ADMIN, queue=queue.name)
     current = getattr(queue, name)
-    with elements.card(f"Change {name}", hint=_DESCRIPTIONS.get(name, "")):
+    with elements.card(f"Change {name}", hint=DESCRIPTIONS[name].rstrip(".")):
         choices = option_choices(name)
         label = f"{name}, now {_format_value(name, current)}"
         field: ui.radio | ui.input
