@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from penstock import Penstock
-from penstock.client.dead_letter_mapping import DeadLetterMapping
-from penstock.client.dead_letters import DeadLetterHandle
+from penstock.client.dead_letters import DeadLetterHandle, DeadLetterMapping
 from penstock.core.errors import InvalidRequest
 
 SQL = "* EXCEPT (prise), cast(prise AS decimal) AS price"

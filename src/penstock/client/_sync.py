@@ -11,8 +11,7 @@ from penstock.client.buffer import Buffer, Receipt
 from penstock.client.dead_letters import DeadLetterHandle
 from penstock.client.gates import GateHandle
 from penstock.client.penstock import Penstock
-from penstock.client.queue import QueueHandle
-from penstock.client.settings import HandleSettings
+from penstock.client.queue import HandleSettings, QueueHandle
 from penstock.client.sync_bridge import SyncWrapper, blocking, constructed_by, sync_docstring, wrapping
 from penstock.client.transaction import Transaction, TransactionQueue
 from penstock.log.transaction import TransactionResult

@@ -1,16 +1,17 @@
-"""The handle of a queue's dead letters: list, count, edit, redrive and purge."""
+"""The handle of a queue's dead letters: list, count, edit, redrive and purge. Mappings make their new data."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack
 
-from penstock.client.dead_letter_mapping import DeadLetterMapping
-from penstock.core.errors import InvalidRequest, NotFound
+from penstock.core import json
+from penstock.core.errors import InvalidRequest, NotFound, short_repr
 from penstock.core.option_checks import check_integer
-from penstock.log.dead_letters.models import DeadLetter, DeadLetterEdit, DeadLetterFilter, Redrive
+from penstock.log.dead_letters.models import DeadLetter, DeadLetterEdit, DeadLetterFilter, Edit, Redrive
 from penstock.log.dead_letters.redrive import REDRIVE_LIMIT
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 DeadLetters = list[DeadLetter]
 DeadLetterIds = list[int]
 DeadLetterEdits = list[DeadLetterEdit]
+#: A select list such as ``*, cast(price AS decimal) AS price``, or a function that takes and returns the data.
+DeadLetterMapping: TypeAlias = str | Callable[[Any], Any]
 
 _MAX_COUNT = 100_000
 _MAX_PREVIEW = 1_000
@@ -139,3 +142,30 @@ def _read_ids(given: object) -> DeadLetterIds | None:
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
         return [check_integer("id", given, 0, _MAX_ID)]
     return [check_integer("id", id, 0, _MAX_ID) for id in given]
+
+
+def edit_function(mapping: DeadLetterMapping) -> Edit:
+    """Return the function that edits a dead letter with a mapping. Raises InvalidRequest if it is no mapping."""
+    if isinstance(mapping, str):
+        from penstock.stream.sql.json_mapping import compile_mapping
+
+        return compile_mapping(mapping)
+    if not callable(mapping):
+        raise InvalidRequest(
+            f"a mapping is a select list in SQL or a function that returns the new data, not {short_repr(mapping)}"
+        )
+    return partial(call_mapping, mapping)
+
+
+def call_mapping(function: Callable[[Any], Any], letter: DeadLetter) -> bytes:
+    """Return the data that a function makes of a dead letter, or raise InvalidRequest."""
+    try:
+        data = function(letter.data)
+    except Exception as error:
+        raise InvalidRequest(f"the mapping raised {type(error).__name__}: {error}") from error
+    if data is None:
+        raise InvalidRequest("the mapping returned None, so the dead letter stays as it is")
+    try:
+        return json.encode(data)
+    except json.JSONProblem as problem:
+        raise InvalidRequest(f"the data that the mapping returned {problem}") from None

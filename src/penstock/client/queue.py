@@ -12,16 +12,16 @@ from penstock.client.arguments import EventsToPush, read_events, read_ndjson, re
 from penstock.client.buffer import Buffer, BufferSettings
 from penstock.client.consumer import ConsumeResult, Handler, HandlerConsumer, StopEvent
 from penstock.client.dead_letters import DeadLetterHandle
-from penstock.client.settings import HandleSettings
 from penstock.core.errors import InvalidOption, InvalidRequest, NotFound
 from penstock.core.names import check_key, check_name
 from penstock.core.option_checks import check_flag, check_integer, check_number
 from penstock.log.event import Event
-from penstock.log.groups import PartitionPosition
+from penstock.log.groups import DEFAULT_GROUP, PartitionPosition
 from penstock.log.options import check_options, check_timestamp
 from penstock.log.queue import Queue
 from penstock.log.queue_info import QueueInfo
-from penstock.log.start_position import parse_start_position
+from penstock.log.read.pop_request import PopRequest
+from penstock.log.start_position import StartPosition, parse_start_position
 from penstock.log.write.batch import Batch
 from penstock.log.write.result import PushResult
 
@@ -35,6 +35,44 @@ SeekPosition = Literal["beginning", "now", "end"] | str | datetime
 _MAX_EVENTS = 100_000
 _DAY_MILLIS = 86_400_000
 _WEEK_SECONDS = 7 * 86_400
+#: How long a pop with ``wait()`` waits by default.
+_DEFAULT_TIMEOUT_MILLIS = 30_000
+
+
+@dataclass(frozen=True, slots=True)
+class HandleSettings:
+    """The settings of a queue handle; None where the default applies."""
+
+    options: Mapping[str, Any] = field(default_factory=dict)
+    partition: str | None = None
+    group: str | None = None
+    batch: int = 1
+    partitions: int = 1
+    wait: bool = False
+    timeout_millis: float = _DEFAULT_TIMEOUT_MILLIS
+    lease_seconds: float | None = None
+    auto_ack: bool = False
+    subscribe_from: StartPosition = "beginning"
+    each: bool = False
+
+    @property
+    def group_name(self) -> str:
+        """The consumer group, or the default group."""
+        return DEFAULT_GROUP if self.group is None else self.group
+
+    def request(self, queue: str) -> PopRequest:
+        """Return the pop request for these settings."""
+        return PopRequest(
+            queue,
+            group=self.group_name,
+            batch=self.batch,
+            partitions=self.partitions,
+            partition=self.partition,
+            wait_seconds=self.timeout_millis / 1000 if self.wait else 0.0,
+            lease_seconds=self.lease_seconds,
+            auto_ack=self.auto_ack,
+            subscribe_from=self.subscribe_from,
+        )
 
 
 @dataclass(frozen=True, slots=True)

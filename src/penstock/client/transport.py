@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from penstock.client.dead_letter_mapping import DeadLetterMapping, edit_function
+from penstock.client.dead_letters import DeadLetterMapping, edit_function
 from penstock.core.clock import Clock
 from penstock.core.settings import Settings
 from penstock.db.pool import Database

@@ -92,7 +92,7 @@ class RetryingHttpClient:
         response_type: type[_T],
         *,
         query: Mapping[str, object] | None = None,
-        body: Callable[[], bytes] | bytes | None = None,
+        body: object = None,
         key: str | None = None,
         wait_seconds: float = 0.0,
         once: bool = False,
@@ -104,14 +104,15 @@ class RetryingHttpClient:
             path: The path below ``/v1/``; its segments are quoted with :func:`quote_segment`.
             response_type: The type of the JSON in the response.
             query: The query string; entries that are None are left out.
-            body: JSON, or a function that returns it for each attempt.
+            body: A value to send as JSON, or a function that returns JSON for each attempt.
             key: The idempotency key, the same for every attempt.
             wait_seconds: How long the server may wait for events before it responds.
             once: Do not send the request again if the server may have executed it.
         """
         target = _build_target(path, query or {})
+        encoded = body if body is None or callable(body) else _to_json(body)
         key_header = {} if key is None else {"Idempotency-Key": key}
-        response = await self._send(method, target, key_header, body, _RESPONSE_SECONDS + wait_seconds, once=once)
+        response = await self._send(method, target, key_header, encoded, _RESPONSE_SECONDS + wait_seconds, once=once)
         try:
             return msgspec.json.decode(response.content or b"null", type=response_type)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -186,6 +187,13 @@ async def _pause(retries: RetryTimer, notice: WaitNotice, error: PenstockError, 
     if isinstance(error, QueueFull):
         notice.waits(error, pause)
     await asyncio.sleep(pause)
+
+
+def _to_json(value: object) -> bytes:
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        raise _lone_surrogate() from None
 
 
 def quote_segment(name: str) -> str:

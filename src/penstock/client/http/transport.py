@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import NoneType
-from typing import Any
 
 import msgspec
-from msgspec import Raw
 
-from penstock.client.dead_letter_mapping import DeadLetterMapping, call_mapping, edit_function
+from penstock.client.http.dead_letters import HttpDeadLetters
 from penstock.client.http.encode import encode_batches
 from penstock.client.http.retrying_http import RetryingHttpClient, quote_segment
 from penstock.core.errors import AccessDenied, InvalidRequest, NotFound, PenstockError
@@ -21,10 +19,9 @@ from penstock.core.names import check_name, check_text
 from penstock.db.user_connection import UserConnection
 from penstock.engine.gates.admin import GateChange, GateInfo
 from penstock.engine.result_rows import PAGE_ROWS, RowPage, RowRequest
-from penstock.log.dead_letters.models import DeadLetter, DeadLetterEdit, DeadLetterFilter, Redrive
 from penstock.log.event import Event
 from penstock.log.groups import PartitionPosition
-from penstock.log.options import MAX_COUNT, check_options, check_partitioning
+from penstock.log.options import check_options, check_partitioning
 from penstock.log.queue import Queue
 from penstock.log.queue_info import GroupInfo, QueueInfo
 from penstock.log.read.ack import AckResult, CompletedAckResults, EventStatus, check_status, partition_ack
@@ -40,10 +37,6 @@ from penstock.protocol import messages
 from penstock.protocol.events import EventList
 
 _MICROSECOND = timedelta(microseconds=1)
-#: The most ids in one query string.
-_MAX_IDS = 500
-#: The number of dead letters that are edited here and redriven in one request.
-_EDIT_PAGE = 100
 
 
 class _GateList(msgspec.Struct):
@@ -54,7 +47,7 @@ class _GroupList(msgspec.Struct):
     groups: list[GroupInfo]
 
 
-class HttpTransport:
+class HttpTransport(HttpDeadLetters):
     """The queues of a server.
 
     Every request can be repeated, so a request whose response is lost is sent again. Pushes and transactions carry an
@@ -63,7 +56,7 @@ class HttpTransport:
     """
 
     def __init__(self, http: RetryingHttpClient) -> None:
-        self._http = http
+        super().__init__(http)
         self._releasing: set[asyncio.Task[None]] = set()
 
     async def open(self) -> HttpTransport:
@@ -94,7 +87,7 @@ class HttpTransport:
         }
         if partitioning is not None:
             check_partitioning(partitioning, partitions)
-        document = await self._http.request("PUT", _queue(name), messages.QueueDocument, body=_json(configuration))
+        document = await self._http.request("PUT", _queue(name), messages.QueueDocument, body=configuration)
         return document.queue()
 
     async def queue(self, name: str) -> Queue:
@@ -118,7 +111,7 @@ class HttpTransport:
 
     async def repartition(self, name: str, partitioning: str, partitions: int | None = None) -> Queue:
         check_partitioning(partitioning, partitions)
-        body = _json({"partitioning": partitioning, "partitions": partitions})
+        body = {"partitioning": partitioning, "partitions": partitions}
         document = await self._http.request("POST", f"{_queue(name)}/repartition", messages.QueueDocument, body=body)
         return document.queue()
 
@@ -126,7 +119,7 @@ class HttpTransport:
 
     async def push(self, batches: Sequence[Batch], *, idempotency_key: str | None = None) -> list[PushResult]:
         key = str(uuid.uuid4()) if idempotency_key is None else check_name(idempotency_key, "request")
-        body = _json(messages.PushRequest(encode_batches(batches)))
+        body = messages.PushRequest(encode_batches(batches))
         response = await self._http.request("POST", "push", messages.PushResponse, body=body, key=key)
         return [batch.result() for batch in response.results]
 
@@ -176,7 +169,7 @@ class HttpTransport:
         async def release() -> None:
             # If this fails, the lease expires.
             with contextlib.suppress(PenstockError):
-                await self._http.request("POST", f"{path}/release", NoneType, body=_json({"lease_id": lease_id}))
+                await self._http.request("POST", f"{path}/release", NoneType, body={"lease_id": lease_id})
 
         task = asyncio.create_task(release())
         self._releasing.add(task)
@@ -219,7 +212,7 @@ class HttpTransport:
         for path, indices in by_group.items():
             for start in range(0, len(indices), messages.MAX_EVENTS):
                 page = indices[start : start + messages.MAX_EVENTS]
-                body = _json(messages.AckRequest([_fill_ack(template, events[i]) for i in page]))
+                body = messages.AckRequest([_fill_ack(template, events[i]) for i in page])
                 response = await self._http.request("POST", f"{path}/ack", messages.AckResponse, body=body)
                 replies = zip(page, response.results, strict=True)
                 results.update({i: reply.result(events[i]) for i, reply in replies})
@@ -230,13 +223,11 @@ class HttpTransport:
         groups = {_group(event.queue, event.group or "") for event in events}
         if len(leases) != 1 or len(groups) != 1:
             raise InvalidRequest(f"the events must be of one lease and one group, not of {len(leases)} leases")
-        body = _json(
-            {
-                "lease_id": leases.pop(),
-                "partition_ids": sorted({event.partition_id for event in events}),
-                "seconds": seconds,
-            }
-        )
+        body = {
+            "lease_id": leases.pop(),
+            "partition_ids": sorted({event.partition_id for event in events}),
+            "seconds": seconds,
+        }
         path = f"{groups.pop()}/extend"
         return (await self._http.request("POST", path, messages.ExtendResponse, body=body)).lease_until
 
@@ -263,7 +254,7 @@ class HttpTransport:
                     group=event.group or "",
                 )
             )
-        body = _json(messages.TransactionRequest(requested, encode_batches(batches)))
+        body = messages.TransactionRequest(requested, encode_batches(batches))
         key = str(uuid.uuid4())
         response = await self._http.request("POST", "transaction", messages.TransactionResponse, body=body, key=key)
         return TransactionResult([batch.result() for batch in response.results], response.acked)
@@ -335,12 +326,12 @@ class HttpTransport:
     async def seek(self, queue: str, group: str, position: StartPosition, *, partition: str | None = None) -> int:
         if partition is not None:
             check_text(partition, "the partition")
-        body = _json({"to": position, "partition": partition})
+        body = {"to": position, "partition": partition}
         path = f"{_group(queue, group)}/seek"
         return (await self._http.request("POST", path, messages.SeekResponse, body=body)).partitions
 
     async def configure_group(self, queue: str, group: str, *, counts: bool) -> None:
-        await self._http.request("PATCH", _group(queue, group), NoneType, body=_json({"counts": counts}))
+        await self._http.request("PATCH", _group(queue, group), NoneType, body={"counts": counts})
 
     async def delete_group(self, queue: str, group: str) -> bool:
         await self.queue(queue)
@@ -353,10 +344,10 @@ class HttpTransport:
         return (await self._http.request("GET", "gates", _GateList, query=parameters)).gates
 
     async def change_gate(self, query: str, change: GateChange) -> None:
-        await self._http.request("PATCH", _gate(query), NoneType, body=_json(change))
+        await self._http.request("PATCH", _gate(query), NoneType, body=change)
 
     async def hold_gate(self, query: str, key: str | None, seconds: float) -> None:
-        body = _json({"key": key, "seconds": seconds})
+        body = {"key": key, "seconds": seconds}
         await self._http.request("POST", f"{_gate(query)}/hold", NoneType, body=body)
 
     # Results
@@ -372,99 +363,6 @@ class HttpTransport:
         }
         path = f"queries/{quote_segment(check_name(request.query, 'query'))}/rows"
         return await self._http.request("GET", path, RowPage, query=query)
-
-    # Dead letters
-
-    async def dead_letters(self, which: DeadLetterFilter, *, limit: int = 100, offset: int = 0) -> list[DeadLetter]:
-        letters: list[DeadLetter] = []
-        for query in _filter_queries(which):
-            skipped = offset
-            while len(letters) < limit:
-                room = min(limit - len(letters), messages.MAX_EVENTS)
-                parameters = {**query, "limit": room, "offset": skipped}
-                page = await self._http.request("GET", "dead-letters", messages.DeadLetterList, query=parameters)
-                letters += page.dead_letters
-                skipped += len(page.dead_letters)
-                if not page.more and len(page.dead_letters) < room:
-                    break
-        return letters
-
-    async def count_dead_letters(self, which: DeadLetterFilter) -> int:
-        counts = [
-            await self._http.request("GET", "dead-letters/count", messages.Count, query=query)
-            for query in _filter_queries(which)
-        ]
-        return sum(response.count for response in counts)
-
-    async def redrive(self, which: DeadLetterFilter, *, limit: int | None = 100, mapping: str | None = None) -> Redrive:
-        most = {"all": True} if limit is None else {"limit": limit}
-        # A repeated redrive with a limit would send other dead letters.
-        once = limit is not None and which.ids is None
-        body = _json({**_conditions(which), **most, **({} if mapping is None else {"mapping": mapping})})
-        return await self._http.request("POST", "dead-letters/redrive", Redrive, body=body, once=once)
-
-    async def redrive_mapped(
-        self, which: DeadLetterFilter, mapping: DeadLetterMapping, *, limit: int | None = 100
-    ) -> Redrive:
-        edit_function(mapping)  # raises if it is no mapping
-        if isinstance(mapping, str):
-            return await self.redrive(which, limit=limit, mapping=mapping)
-        # A function runs here, not in the server.
-        replayed = failed = 0
-        problems: dict[int, str] = {}
-        async for letters in self._oldest_dead_letters(which, limit):
-            edits: dict[int, Raw] = {}
-            for letter in letters:
-                try:
-                    edits[letter.id] = Raw(call_mapping(mapping, letter))
-                except InvalidRequest as error:
-                    failed += 1
-                    problems[letter.id] = str(error)
-            if edits:
-                body = {"edits": edits}
-                done = await self._http.request("POST", "dead-letters/redrive", Redrive, body=_json(body))
-                replayed, failed = replayed + done.replayed, failed + done.failed
-                problems.update(done.problems)
-        return Redrive(replayed, failed, problems)
-
-    async def preview_mapping(
-        self, which: DeadLetterFilter, mapping: DeadLetterMapping, *, limit: int = 100
-    ) -> list[DeadLetterEdit]:
-        edit_function(mapping)  # raises if it is no mapping
-        if isinstance(mapping, str):
-            body = _json({**_conditions(which), "mapping": mapping, "limit": limit})
-            path = "dead-letters/redrive/preview"
-            return (await self._http.request("POST", path, messages.RedrivePreview, body=body)).edits
-        edits = []
-        async for letters in self._oldest_dead_letters(which, limit):
-            for letter in letters:
-                after, problem = None, None
-                try:
-                    after = call_mapping(mapping, letter)
-                except InvalidRequest as error:
-                    problem = str(error)
-                edits.append(DeadLetterEdit.of(letter, after, problem))
-        return edits
-
-    async def _oldest_dead_letters(self, which: DeadLetterFilter, limit: int | None) -> AsyncIterator[list[DeadLetter]]:
-        """Yield the oldest dead letters in pages. One that fails again meanwhile is not yielded twice."""
-        left = MAX_COUNT if limit is None else limit
-        for query in _filter_queries(which):
-            after = which.after
-            while left > 0:
-                room = min(left, _EDIT_PAGE)
-                parameters = {**query, "limit": room, "oldest_first": "true", "after": after}
-                page = await self._http.request("GET", "dead-letters", messages.DeadLetterList, query=parameters)
-                if page.dead_letters:
-                    yield page.dead_letters
-                    after = page.dead_letters[-1].id
-                    left -= len(page.dead_letters)
-                if not page.more and len(page.dead_letters) < room:
-                    break
-
-    async def purge(self, which: DeadLetterFilter) -> int:
-        body = _json({**_conditions(which), "all": True})
-        return (await self._http.request("POST", "dead-letters/purge", messages.Count, body=body)).count
 
     async def upkeep(self) -> Upkeep:
         return await self._http.request("POST", "upkeep", Upkeep)
@@ -489,30 +387,8 @@ def _gate(query: str) -> str:
     return f"gates/{quote_segment(check_name(query, 'query'))}"
 
 
-def _json(value: object) -> bytes:
-    try:
-        return msgspec.json.encode(value)
-    except UnicodeEncodeError:
-        raise InvalidRequest("the text contains a lone surrogate, which UTF-8 cannot encode") from None
-
-
 def _time(moment: datetime | None) -> str | None:
     return None if moment is None else moment.isoformat()
-
-
-def _filter_queries(which: DeadLetterFilter) -> list[dict[str, object]]:
-    """Return the query strings of a filter: one, or several if it has too many ids for one."""
-    conditions = _conditions(which)
-    if which.ids is None:
-        return [conditions]
-    ids = list(which.ids)
-    pages = [ids[start : start + _MAX_IDS] for start in range(0, len(ids), _MAX_IDS)]
-    return [{**conditions, "ids": ",".join(map(str, page))} for page in pages]
-
-
-def _conditions(which: DeadLetterFilter) -> dict[str, Any]:
-    """Return the conditions of a filter by their names in requests."""
-    return {name: value for name, value in msgspec.to_builtins(which).items() if value is not None}
 
 
 def _fill_ack(template: Ack, event: Event) -> Ack:
