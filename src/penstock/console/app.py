@@ -16,21 +16,27 @@ from starlette.staticfiles import StaticFiles
 from penstock.console.assets import DIRECTORY
 from penstock.console.auth.middleware import SIGN_IN, SignInMiddleware
 from penstock.console.auth.sign_in import SignIn
-from penstock.console.layout import HEAD, layout
+from penstock.console.layout import HEAD, PAGES, layout
 from penstock.console.page import Page, View, error_message
 from penstock.console.polling import EXPECTED_ERRORS
-from penstock.console.registry import PAGES
 from penstock.console.services import ConsoleServices
 from penstock.console.settings import ConsoleSettings
 from penstock.console.widgets import elements
+from penstock.server.http.json_log import configure_json_logging
 from penstock.server.http.middleware import RequestMiddleware
 from penstock.server.metrics.counters import ServerMetrics
 from penstock.server.metrics.vitals import VitalsRecorder
+from penstock.server.process.listener import address, listen
+from penstock.server.process.worker import Worker
+from penstock.server.services import Services
+from penstock.server.settings import ServerSettings
 
 logger = logging.getLogger("penstock.console")
 
 #: Longest time to build a page: the database may be slow.
 _BUILD_SECONDS = 15.0
+#: Limit of a WebSocket message: the largest event that the editor accepts, with its envelope.
+_MAX_MESSAGE_BYTES = 4 << 20
 
 
 def create_console(settings: ConsoleSettings) -> RequestMiddleware:
@@ -115,3 +121,17 @@ def _page_handler(console: ConsoleServices, page: Page) -> Callable[[Request], o
                 await page.build(view)
 
     return show_page
+
+
+def run_console(settings: ConsoleSettings, *, parent: int | None = None) -> None:
+    """Serve the console until SIGTERM or Ctrl-C, or until the process that holds the pipe ``parent`` exits."""
+    with listen(settings.server) as listening:
+        configure_json_logging(settings.server.core.log_level)
+
+        def ready() -> None:
+            print(f"Console on {address(settings.server, listening)}", flush=True)
+
+        def create(_: ServerSettings, *, on_start: Callable[[Services], None] | None) -> RequestMiddleware:
+            return create_console(settings)
+
+        Worker(settings.server, listening, ready, parent, create=create, max_message_bytes=_MAX_MESSAGE_BYTES).run()

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from nicegui import ui
 
 from penstock.console.assets import asset_url
-from penstock.console.page import View
-from penstock.console.registry import PAGES
+from penstock.console.page import Page, View
+from penstock.console.pages import alerts, dead_letters, gates, live, overview, queries, queues, sql
 from penstock.console.widgets.elements import badge, element, set_badge, text
 
 #: HTML in the head of every page.
@@ -21,6 +21,18 @@ _ON_LOAD = """
 penstock.apply();
 document.addEventListener("visibilitychange", () => emitEvent("penstock_hidden", document.hidden));
 """
+
+
+PAGES: tuple[Page, ...] = (
+    overview.PAGE,
+    live.PAGE,
+    queues.PAGE,
+    queries.PAGE,
+    gates.PAGE,
+    dead_letters.PAGE,
+    alerts.PAGE,
+    sql.PAGE,
+)
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """Pages of the console, and the view through which a page reads data and runs actions.
 
-A page is a module of ``penstock.console.pages`` with a ``PAGE`` that ``penstock.console.registry`` lists. Its ``build``
+A page is a module of ``penstock.console.pages`` with a ``PAGE`` that ``penstock.console.layout`` lists. Its ``build``
 runs once for each browser that opens it. :meth:`View.poll` keeps it up to date::
 
     async def build(view: View) -> None:

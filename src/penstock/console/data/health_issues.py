@@ -9,6 +9,7 @@ from typing import Literal
 from penstock.console.page import url_for
 from penstock.core import formatting
 from penstock.server.metrics import database as database_metrics
+from penstock.server.metrics.exposition import MetricsSnapshot, queue_depths
 from penstock.server.metrics.snapshot import OverviewSnapshot
 
 #: A queue is reported when its depth reaches this part of the maximum.
@@ -74,12 +75,7 @@ def _dead_letter_issues(snapshot: OverviewSnapshot) -> Iterator[HealthIssue]:
 
 
 def _queue_issues(snapshot: OverviewSnapshot) -> Iterator[HealthIssue]:
-    counts = snapshot.values(database_metrics.GROUP_COUNTS)
-    depths: dict[str, float] = {}
-    for (queue, group), lag in snapshot.values(database_metrics.GROUP_LAG).items():
-        if counts.get((queue, group)):
-            depths[queue] = max(depths.get(queue, 0), lag)
-    for queue, depth in depths.items():
+    for queue, depth in queue_depths(MetricsSnapshot(snapshot.samples.sampled)).items():
         limit = snapshot.limits.get(queue)
         if limit and depth >= limit * _NEARLY_FULL:
             is_full = depth >= limit

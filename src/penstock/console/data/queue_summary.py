@@ -1,4 +1,4 @@
-"""Summaries of queues and groups, with rates computed from the last snapshots."""
+"""Summaries of queues and groups, with rates computed from the last snapshots, and of sinks."""
 
 from __future__ import annotations
 
@@ -8,8 +8,12 @@ from itertools import pairwise
 from typing import Literal, TypeAlias
 
 from penstock.console.data.overview_history import OverviewHistory
+from penstock.db.pool import Database
+from penstock.db.statements import Statements
 from penstock.server.metrics import database as database_metrics
 from penstock.server.metrics.snapshot import LabelValues, OverviewSnapshot
+
+_sql = Statements("penstock.console.data", "sink_summary.sql")
 
 #: Rates are computed over this time.
 _RATE_MILLISECONDS = 10_000
@@ -137,3 +141,25 @@ def _sink_state(running: float | None, resting: float | None) -> _SinkState | No
     if running is None:
         return None
     return "stopped" if not running else "resting" if resting else "running"
+
+
+@dataclass(frozen=True, slots=True)
+class SinkSummary:
+    """A sink, with totals over all processes that have run it."""
+
+    guarantee: str
+    written: int
+    retries: int
+    #: Attempts that the target rejected because it was busy.
+    busy: int
+    dead_letters: int
+    is_running: bool
+    is_resting: bool
+    #: The error of the last attempt, if it failed.
+    error: str | None
+
+
+async def read_sink_summary(database: Database, queue: str, group: str) -> SinkSummary | None:
+    """Return the sink that reads the queue as this group, or None if the group is no sink."""
+    sinks = await database.fetch(SinkSummary, _sql["sink"], {"queue": queue, "group": group})
+    return sinks[0] if sinks else None

@@ -5,8 +5,6 @@ from __future__ import annotations
 from datetime import datetime
 from typing import NamedTuple
 
-from psycopg.rows import class_row
-
 from penstock.db.pool import Database
 from penstock.db.statements import Statements
 
@@ -26,9 +24,7 @@ class SavedStatement(NamedTuple):
 
 async def list_saved_statements(database: Database) -> list[SavedStatement]:
     """Return all saved statements by name."""
-    async with database.connection() as conn:
-        cursor = conn.cursor(row_factory=class_row(SavedStatement))
-        return await (await cursor.execute(_sql["list"])).fetchall()
+    return await database.fetch(SavedStatement, _sql["list"])
 
 
 async def save_statement(database: Database, name: str, statement: str, saved_by: str) -> None:

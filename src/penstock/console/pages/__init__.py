@@ -1,1 +1,1 @@
-"""The pages of the console, listed in ``penstock.console.registry``."""
+"""The pages of the console, listed in ``penstock.console.layout``."""

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from penstock.console.page import Page, View, url_for
 from penstock.console.pages import gate_detail
-from penstock.console.pages.gate_formatting import (
+from penstock.console.pages.gate_detail import (
     format_available,
     format_limit,
     format_next,

@@ -6,7 +6,7 @@ from shlex import quote
 
 from penstock.console.data.queue_summary import GroupSummary, QueueSummary, read_queues
 from penstock.console.page import View, url_for
-from penstock.console.pages import push_event, queue_events, queue_group, queue_options
+from penstock.console.pages import queue_events, queue_group, queue_options
 from penstock.console.widgets import elements, forms
 from penstock.console.widgets.tables import DataTable, TableCell, TableColumn, key_cell, number_column
 from penstock.core import formatting
@@ -37,7 +37,7 @@ async def build(view: View, name: str) -> None:
             elements.badge(_partitioning(info.queue), "info")
             if info.queue.overflow == "shed":
                 elements.badge("sheds when full", "warn")
-        push_event.push_button(view, name)
+        queue_events.push_button(view, name)
     forms.tabs(
         "Queue tabs",
         tab.capitalize(),

@@ -8,7 +8,7 @@ from typing import Literal
 
 from nicegui import ui
 
-from penstock.console.data.sink_summary import SinkSummary, read_sink_summary
+from penstock.console.data.queue_summary import SinkSummary, read_sink_summary
 from penstock.console.page import View, url_for
 from penstock.console.widgets import elements, forms
 from penstock.console.widgets.tables import DataTable, TableCell, TableColumn, key_cell, number_column

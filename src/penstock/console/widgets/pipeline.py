@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 
 from penstock.console.page import url_for
-from penstock.console.widgets.live_html import LiveHtml
+from penstock.console.widgets.tables import LiveHtml
 from penstock.core import formatting
 from penstock.log.queue_info import GroupInfo
 

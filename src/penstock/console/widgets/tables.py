@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, Generic, TypeVar
 
+from nicegui.elements.mixins.content_element import ContentElement
+
 from penstock.console.widgets.elements import Tone, element
-from penstock.console.widgets.live_html import LiveHtml
 
 T = TypeVar("T")
 
@@ -59,6 +60,17 @@ def key_cell(text: str, href: str = "") -> TableCell:
 
 def number_column(title: str, cell: Callable[[T], TableCell | str], *, classes: str = "") -> TableColumn[T]:
     return TableColumn(title, cell, is_number=True, classes=classes)
+
+
+class LiveHtml(ContentElement, component="live_html.js"):
+    """HTML whose unchanged nodes stay when the content is set again.
+
+    ``ui.html`` replaces all nodes. A link would then lose the keyboard focus, and a click that began before the update
+    would be lost. The content is not sanitized: whoever sets it escapes all values.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(content="")
 
 
 class DataTable(Generic[T]):
