@@ -7,16 +7,22 @@ import inspect
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import wraps
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import typer
 from typer.core import TyperCommand
 from typer.models import OptionInfo
 
 from penstock.cli.session import CommandSession, SharedOptions
-
-if TYPE_CHECKING:
-    from penstock.core.errors import InvalidOption
+from penstock.core.errors import (
+    ConfigurationError,
+    DatabaseError,
+    InvalidOption,
+    InvalidRequest,
+    NotFound,
+    PenstockError,
+    ServerUnavailable,
+)
 
 OK, FAILED, USAGE, NOT_FOUND, NO_DATABASE = range(5)
 INTERRUPTED = 130
@@ -116,8 +122,6 @@ def _name_option(error: InvalidOption, flags: Mapping[str, str | None]) -> str:
 
 
 def _run(body: CommandBody, options: SharedOptions, values: dict[str, Any], flags: Mapping[str, str | None]) -> None:
-    from penstock.core.errors import InvalidOption, PenstockError
-
     session = CommandSession(options)
     try:
         result = body(session, **values)
@@ -160,8 +164,6 @@ def _run_coroutine(coroutine: Coroutine[Any, Any, None]) -> None:
 
 def exit_code(error: Exception) -> int:
     """Return the exit code for an error."""
-    from penstock.core.errors import ConfigurationError, DatabaseError, InvalidRequest, NotFound, ServerUnavailable
-
     if isinstance(error, NotFound):
         return NOT_FOUND
     if isinstance(error, DatabaseError | ServerUnavailable):

@@ -5,13 +5,12 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from penstock.log import options
-from penstock.log.catalog import many_partitions_advice
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from msgspec import Struct
 
     from penstock.engine.client_queries import ClientQuery
     from penstock.engine.ledger import Activity, CycleRecord
@@ -59,6 +58,8 @@ def queue_listing(info: QueueInfo) -> dict[str, Any]:
 
 def queue_details(info: QueueInfo, busiest: Sequence[Partition]) -> dict[str, Any]:
     """Return the document of ``queue show``."""
+    from penstock.log.catalog import many_partitions_advice
+
     return {
         **queue_summary(info.queue),
         "size": dataclasses.asdict(info.size),
@@ -87,6 +88,8 @@ def group_partition(position: PartitionPosition) -> dict[str, Any]:
 
 def event(event: Event) -> dict[str, Any]:
     """Return an event, with its data as stored."""
+    from msgspec import Raw
+
     return {
         "queue": event.queue,
         "partition": event.partition,
@@ -96,19 +99,19 @@ def event(event: Event) -> dict[str, Any]:
         "time": event.time,
         "appended_at": event.appended_at,
         "headers": event.headers,
-        "data": msgspec.Raw(event.raw),
+        "data": Raw(event.raw),
     }
 
 
 def dead_letter(letter: DeadLetter) -> dict[str, Any]:
     """Return a dead letter, with its data as stored."""
-    values = msgspec.structs.asdict(letter)
+    values = _fields(letter)
     return {**values, "data": values.pop("text")}
 
 
 def dead_letter_edit(edit: DeadLetterEdit) -> dict[str, Any]:
     """Return the data of a dead letter before and after an edit, as stored."""
-    values = msgspec.structs.asdict(edit)
+    values = _fields(edit)
     renamed = {"before": values.pop("before_text"), "after": values.pop("after_text")}
     renamed["changed"] = values.pop("is_changed")
     return {**values, **renamed}
@@ -118,7 +121,7 @@ def query_listing(query: QueryInfo | ClientQuery, groups: Sequence[GroupInfo]) -
     """Return an entry of ``query list``. Spark or clients compute the query."""
     from penstock.protocol.query_listing import list_query
 
-    return {**msgspec.structs.asdict(list_query(query, groups)), "is_paused": query.is_paused}
+    return {**_fields(list_query(query, groups)), "is_paused": query.is_paused}
 
 
 def query_details(
@@ -153,3 +156,7 @@ def _view(schema: str, query: str) -> str:
 
 def cycle(cycle: CycleRecord) -> dict[str, Any]:
     return {**dataclasses.asdict(cycle), "state": cycle.state, "seconds": cycle.seconds}
+
+
+def _fields(struct: Struct) -> dict[str, Any]:
+    return {name: getattr(struct, name) for name in struct.__struct_fields__}

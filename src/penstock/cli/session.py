@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli.output import Output
+from penstock.core.errors import NotFound
 
 if TYPE_CHECKING:
     from penstock.client.transport import Transport
@@ -171,8 +172,6 @@ def child_environment(settings: Settings) -> dict[str, str]:
 
 async def find_queue(transport: Transport | Log, name: str) -> Queue:
     """Return the queue, or raise NotFound with the command that creates it."""
-    from penstock.core.errors import NotFound
-
     try:
         return await transport.queue(name)
     except NotFound:

@@ -14,6 +14,7 @@ import typer
 from penstock.cli.command import command
 from penstock.cli.session import CommandSession, child_environment
 from penstock.cli.supervised_process import supervise
+from penstock.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from penstock.server.settings import ServerSettings
@@ -42,7 +43,7 @@ def console(
     """
     check_installed()
     # Imported here, so that other commands do not load the console.
-    from penstock.console.run import run_console
+    from penstock.console.app import run_console
     from penstock.console.settings import ConsoleSettings
 
     settings = ConsoleSettings.from_env(session.settings(), host=host, port=port, require_access=require_access or None)
@@ -52,8 +53,6 @@ def console(
 def check_installed() -> None:
     """Raise ConfigurationError if NiceGUI is not installed."""
     if importlib.util.find_spec("nicegui") is None:
-        from penstock.core.errors import ConfigurationError
-
         raise ConfigurationError("the console needs NiceGUI: run `pip install '.[console]'` in a checkout of Penstock")
 
 

@@ -12,6 +12,7 @@ import typer
 
 from penstock.cli.command import FAILED, command
 from penstock.cli.session import CommandSession
+from penstock.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from penstock.core.settings import Settings
@@ -101,8 +102,6 @@ async def psql(
     """
     import asyncio
     import shutil
-
-    from penstock.core.errors import ConfigurationError
 
     program = shutil.which("psql")
     if program is None:
@@ -242,8 +241,6 @@ def stop(session: CommandSession) -> None:
 
 
 def _embedded_settings(session: CommandSession) -> Settings:
-    from penstock.core.errors import ConfigurationError
-
     settings = session.settings()
     if settings.database_url is not None:
         raise ConfigurationError(

@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from penstock.cli import json_output
 from penstock.cli.command import FAILED, command
 from penstock.cli.commands.group import OptionalQueue
 from penstock.cli.commands.queue import Yes
 from penstock.cli.session import CommandSession, find_queue
 from penstock.cli.times import format_time, parse_time
+from penstock.core.errors import NotFound
 from penstock.core.formatting import number
 
 if TYPE_CHECKING:
     from penstock.cli.output import Output
-    from penstock.client.dead_letter_mapping import DeadLetterMapping
+    from penstock.client.dead_letters import DeadLetterMapping
     from penstock.client.transport import Transport
     from penstock.log.dead_letters.models import DeadLetter, DeadLetterEdit, DeadLetterFilter
 
@@ -82,8 +84,6 @@ async def list_dead_letters(
     **conditions: Any,
 ) -> None:
     """List dead letters, the newest failure first."""
-    from penstock.cli import json_output
-
     async with session.transport() as transport:
         criteria = await _build_filter(transport, queue, None, filters(**conditions))
         letters = await transport.dead_letters(criteria, limit=limit, offset=offset)
@@ -119,7 +119,6 @@ async def show(
     session: CommandSession, id: Annotated[int, typer.Argument(metavar="ID", help="The id of the dead letter.")]
 ) -> None:
     """Show a dead letter: the event, the error, the traceback and earlier failures."""
-    from penstock.cli import json_output
     from penstock.log.dead_letters.models import DeadLetterFilter
 
     async with session.transport() as transport:
@@ -246,8 +245,6 @@ def _read_mapping(sql: str | None, function: str | None) -> DeadLetterMapping | 
 
 
 def _show_edits(out: Output, edits: Sequence[DeadLetterEdit], wanted: int) -> None:
-    from penstock.cli import json_output
-
     if out.json:
         for edit in edits:
             out.line(json_output.dead_letter_edit(edit))
@@ -311,8 +308,6 @@ async def _build_filter(
 
 async def _find_letters(transport: Transport, criteria: DeadLetterFilter) -> Sequence[DeadLetter]:
     """Return the dead letters with the ids of the filter, or raise NotFound if one does not exist."""
-    from penstock.core.errors import NotFound
-
     ids = criteria.ids or []
     letters = await transport.dead_letters(criteria, limit=len(ids))
     missing = sorted(set(ids) - {letter.id for letter in letters})

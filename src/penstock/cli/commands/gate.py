@@ -11,6 +11,7 @@ from penstock.cli.commands.query import QueryName
 from penstock.cli.completion import query_names
 from penstock.cli.session import CommandSession
 from penstock.cli.times import format_time
+from penstock.core.errors import NotFound
 from penstock.core.formatting import number
 
 if TYPE_CHECKING:
@@ -37,8 +38,6 @@ async def list_gates(session: CommandSession, query: OptionalQuery = None, limit
 @command(app, "show", examples=["penstock gate show ota-limiter tenant-7", "penstock gate show ota-limiter --json"])
 async def show(session: CommandSession, query: QueryName, key: Key = None) -> None:
     """Show the gates of a key, or of all keys of a query."""
-    from penstock.core.errors import NotFound
-
     gates = await _read_gates(session, query, key, 100_000)
     if key is not None and not gates:
         raise NotFound(f"no gate of query {query!r} has seen an event of the key {key!r} yet")

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from penstock.cli import json_output
 from penstock.cli.command import command
 from penstock.cli.commands.queue import GROUP_COLUMNS, QueueName, Yes, format_backpressure, group_row
 from penstock.cli.completion import queue_names
 from penstock.cli.session import CommandSession, find_queue
 from penstock.cli.times import format_time, parse_time
+from penstock.core.errors import NotFound
 from penstock.core.formatting import number
 
 if TYPE_CHECKING:
@@ -47,8 +49,6 @@ async def list_groups(session: CommandSession, queue: OptionalQueue = None) -> N
 @command(app, "show", examples=["penstock group show orders billing", "penstock group show orders billing --json"])
 async def show(session: CommandSession, queue: QueueName, group: GroupName) -> None:
     """Show the position of a group in each partition, the largest lag first."""
-    from penstock.cli import json_output
-
     async with session.transport() as transport:
         info = await _find_group(transport, queue, group)
         partitions = [
@@ -174,8 +174,6 @@ async def delete(session: CommandSession, queue: QueueName, group: GroupName, ye
 
 
 async def _find_group(transport: Transport, queue: str, group: str) -> GroupInfo:
-    from penstock.core.errors import NotFound
-
     await find_queue(transport, queue)
     for info in await transport.groups(queue):
         if info.group == group:

@@ -15,6 +15,7 @@ from penstock.cli.command import command
 from penstock.cli.commands.queue import Yes
 from penstock.cli.session import CommandSession
 from penstock.cli.times import format_time, parse_duration
+from penstock.core.errors import DatabaseError
 
 if TYPE_CHECKING:
     from penstock.server.auth.api_keys import ApiKey, ApiKeyStore
@@ -149,7 +150,6 @@ async def _open_stores(session: CommandSession) -> AsyncIterator[tuple[ApiKeySto
 async def _write_audit(session: CommandSession, audit: AuditLog, action: str, key: ApiKey) -> None:
     import psycopg
 
-    from penstock.core.errors import DatabaseError
     from penstock.server.auth.audit import AuditEntry
 
     try:

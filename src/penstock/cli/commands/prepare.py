@@ -15,6 +15,7 @@ import typer
 
 from penstock.cli.command import command
 from penstock.cli.session import CommandSession
+from penstock.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from penstock.engine.spark.java import Java
@@ -33,7 +34,6 @@ async def prepare(session: CommandSession) -> None:
     from penstock.cli.commands.run import require_spark
 
     require_spark()
-    from penstock.core.errors import ConfigurationError
     from penstock.engine.spark.class_archive import archive_path, supports_class_archive
     from penstock.engine.spark.home import set_spark_home
     from penstock.engine.spark.java import find_java
@@ -64,7 +64,6 @@ async def prepare(session: CommandSession) -> None:
 
 
 def _write_archive(archive: Path, java: Java) -> None:
-    from penstock.core.errors import ConfigurationError
     from penstock.engine.spark.class_archive import remove_stale_archives, write_options
 
     directory = Path(tempfile.mkdtemp(prefix="penstock-prepare-"))

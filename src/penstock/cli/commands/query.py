@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 from operator import itemgetter
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from penstock.cli import json_output
 from penstock.cli.command import command
 from penstock.cli.commands.queue import Yes
 from penstock.cli.completion import query_names
 from penstock.cli.session import CommandSession
 from penstock.cli.times import format_time, parse_time
+from penstock.core.errors import NotFound
 from penstock.core.formatting import duration, number
 
 if TYPE_CHECKING:
@@ -33,7 +35,6 @@ _MAX_ERROR_CHARACTERS = 60
 @command(app, "list", examples=["penstock query list", "penstock query list --json | jq '.[].name'"])
 async def list_queries(session: CommandSession) -> None:
     """List all queries with their state, driver, queues, lag and last commit."""
-    from penstock.cli import json_output
     from penstock.engine.client_queries import list_client_queries
     from penstock.engine.registry import Registry
 
@@ -66,7 +67,6 @@ async def list_queries(session: CommandSession) -> None:
 @command(app, "show", examples=["penstock query show orders_5s", "penstock query show orders_5s --json"])
 async def show(session: CommandSession, query: QueryName) -> None:
     """Show a query: its state, driver, lag, open windows, steps, and its activity in the last five minutes."""
-    from penstock.cli import json_output
     from penstock.engine.ledger import read_activity
 
     async with session.log() as log:
@@ -125,7 +125,6 @@ async def cycles(
 
     The ledger keeps the last 10,000 cycles.
     """
-    from penstock.cli import json_output
     from penstock.engine.ledger import read_cycles
 
     async with session.log() as log:
@@ -222,23 +221,13 @@ async def pause(session: CommandSession, query: QueryName) -> None:
     Its driver keeps the lease, so that it continues immediately on resume. A driver that starts while the query is
     paused waits too.
     """
-    from penstock.engine import commands
-
-    async with session.log() as log:
-        await commands.pause(log.database, query)
-    session.out.result(
-        {"query": query, "state": "paused"}, f"Query {query} is paused. `penstock query resume {query}` resumes it."
-    )
+    await _control(session, query, "pause", "paused", f"is paused. `penstock query resume {query}` resumes it.")
 
 
 @command(app, "resume", examples=["penstock query resume orders_5s"])
 async def resume(session: CommandSession, query: QueryName) -> None:
     """Resume a paused query."""
-    from penstock.engine import commands
-
-    async with session.log() as log:
-        await commands.resume(log.database, query)
-    session.out.result({"query": query, "state": "resumed"}, f"Query {query} is resumed.")
+    await _control(session, query, "resume", "resumed", "is resumed.")
 
 
 @command(app, "stop", examples=["penstock query stop orders_5s"])
@@ -247,11 +236,17 @@ async def stop(session: CommandSession, query: QueryName) -> None:
 
     Start the query again to run it again.
     """
+    await _control(session, query, "stop", "stopping", "stops after its current cycle.")
+
+
+async def _control(
+    session: CommandSession, query: str, action: Literal["pause", "resume", "stop"], state: str, done: str
+) -> None:
     from penstock.engine import commands
 
     async with session.log() as log:
-        await commands.stop(log.database, query)
-    session.out.result({"query": query, "state": "stopping"}, f"Query {query} stops after its current cycle.")
+        await getattr(commands, action)(log.database, query)
+    session.out.result({"query": query, "state": state}, f"Query {query} {done}")
 
 
 @command(app, "delete", examples=["penstock query delete orders_5s", "penstock query delete orders_5s --yes"])
@@ -274,7 +269,6 @@ async def delete(session: CommandSession, query: QueryName, yes: Yes = False) ->
 
 
 async def _find_query(log: Log, name: str) -> QueryInfo:
-    from penstock.core.errors import NotFound
     from penstock.engine.client_queries import find_client_query
     from penstock.engine.registry import Registry
 
@@ -290,8 +284,6 @@ async def _find_query(log: Log, name: str) -> QueryInfo:
 
 
 def _missing(name: str) -> Exception:
-    from penstock.core.errors import NotFound
-
     return NotFound(f"there is no query {name!r}: `penstock query list` lists the queries")
 
 

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from penstock.cli import json_output
 from penstock.cli.command import command
 from penstock.cli.completion import queue_names
 from penstock.cli.queue_options import QUEUE_CHANGES, QUEUE_OPTIONS, parse_queue_options
 from penstock.cli.session import CommandSession, find_queue
 from penstock.cli.times import format_time
+from penstock.core.errors import NotFound
 from penstock.core.formatting import number, size
 from penstock.log.options import format_option
 
@@ -48,8 +50,6 @@ _SHOWN_PARTITIONS = 5
 @command(app, "list", examples=["penstock queue list", "penstock queue list --json | jq '.[].name'"])
 async def list_queues(session: CommandSession) -> None:
     """List all queues with their size, the lag of their slowest group and their dead letters."""
-    from penstock.cli import json_output
-
     async with session.transport() as transport:
         listing = [
             json_output.queue_listing(await transport.describe(queue.name)) for queue in await transport.queues()
@@ -96,8 +96,6 @@ async def create(
 
     Options that are not given get their default. `penstock queue configure` changes them later.
     """
-    from penstock.cli import json_output
-
     queue_settings = parse_queue_options(options)
     async with session.transport() as transport:
         created = not if_missing or not await _exists(transport, name)
@@ -117,8 +115,6 @@ async def create(
 )
 async def show(session: CommandSession, name: QueueName) -> None:
     """Show a queue: its options, size, largest partitions, groups and dead letters."""
-    from penstock.cli import json_output
-
     async with session.transport() as transport:
         await find_queue(transport, name)
         partitions = await transport.partitions(name, _SHOWN_PARTITIONS)
@@ -130,7 +126,6 @@ async def show(session: CommandSession, name: QueueName) -> None:
 
 
 def _show(out: Output, info: QueueInfo, partitions: Sequence[Partition]) -> None:
-    from penstock.cli import json_output
     from penstock.log.catalog import many_partitions_advice
     from penstock.log.queue_info import find_holding_group
 
@@ -316,8 +311,6 @@ async def tail(
 )
 async def configure(session: CommandSession, name: QueueName, **options: Any) -> None:
     """Change options of a queue. Options that are not given keep their value."""
-    from penstock.cli import json_output
-
     changes = parse_queue_options(options)
     if not changes:
         raise typer.BadParameter("give at least one option to change")
@@ -346,8 +339,6 @@ async def repartition(session: CommandSession, name: QueueName, by: By = None, p
 
     Every group finishes the old partitions first, which preserves the order of each key.
     """
-    from penstock.cli import json_output
-
     if by is None and partitions is None:
         raise typer.BadParameter("give --by key, or --partitions with a number")
     async with session.transport() as transport:
@@ -376,8 +367,6 @@ async def delete(session: CommandSession, name: QueueName, yes: Yes = False) -> 
 
 
 async def _exists(transport: Transport, name: str) -> bool:
-    from penstock.core.errors import NotFound
-
     try:
         await transport.queue(name)
     except NotFound:

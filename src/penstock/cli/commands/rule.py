@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,6 +17,8 @@ from penstock.core.errors import InvalidRequest, NotFound
 from penstock.core.formatting import duration, number
 
 if TYPE_CHECKING:
+    from penstock.engine.alerts.store import RuleStore
+    from penstock.log.log import Log
     from penstock.stream.rules import ConditionKind, Rule
 
 app = typer.Typer(help="Rules: alerts on the results of queries.")
@@ -94,12 +98,9 @@ async def save(
     **options: Any,
 ) -> None:
     """Create or change a rule."""
-    from penstock.sinks.alerts import RuleStore
-
     rule = _make_rule(name, on, options)
-    async with session.log() as log:
+    async with _open_store(session) as (log, store):
         await find_queue(log, on)
-        store = RuleStore(log)
         await store.save(rule, strict=strict)
         query = await store.find_query(rule)
     if query is None:
@@ -157,10 +158,8 @@ async def silence(
     key: Annotated[str | None, typer.Option(metavar="KEY", help="Only this key.", show_default="all keys")] = None,
 ) -> None:
     """Let a rule raise no new alerts for a time. Alerts that fire already still resolve."""
-    from penstock.sinks.alerts import RuleStore
-
-    async with session.log() as log:
-        if not await RuleStore(log).silence(name, seconds, key=key):
+    async with _open_store(session) as (_, store):
+        if not await store.silence(name, seconds, key=key):
             raise _not_found(name)
     scope = "" if key is None else f" for {key}"
     session.out.note(
@@ -173,10 +172,8 @@ async def list_(session: CommandSession) -> None:
     """List the rules and the firing alerts."""
     import msgspec
 
-    from penstock.sinks.alerts import RuleStore
-
-    async with session.log() as log:
-        saved, firing = await RuleStore(log).all(), await RuleStore(log).firing()
+    async with _open_store(session) as (_, store):
+        saved, firing = await store.all(), await store.firing()
     document = {
         "rules": [
             {
@@ -211,10 +208,7 @@ async def list_(session: CommandSession) -> None:
 @command(app, "delete", examples=["penstock rule delete hot"])
 async def delete(session: CommandSession, name: RuleName, yes: Yes = False) -> None:
     """Delete a rule."""
-    from penstock.sinks.alerts import RuleStore
-
-    async with session.log() as log:
-        store = RuleStore(log)
+    async with _open_store(session) as (_, store):
         if await store.find(name) is None:
             raise _not_found(name)
         if not yes:
@@ -235,11 +229,11 @@ async def run(
     ] = None,
 ) -> None:
     """Evaluate the rules and write alerts until Ctrl-C."""
-    from penstock.sinks.alerts import Alerts, RuleStore
+    from penstock.sinks.alerts import Alerts
     from penstock.sinks.runner import Sinks
 
-    async with session.log() as log:
-        rules = [entry.rule for entry in await RuleStore(log).all() if not only or entry.rule.name in only]
+    async with _open_store(session) as (log, store):
+        rules = [entry.rule for entry in await store.all() if not only or entry.rule.name in only]
         if not rules:
             raise NotFound("there is no such rule: create one with `penstock rule save`")
         runner = Sinks(log=log)
@@ -247,6 +241,14 @@ async def run(
             runner.add(rule.queue, Alerts(rule))
             session.out.hint(f"{rule.name}: {rule.queue} → {rule.alerts}")
         await runner.run(idle_seconds)
+
+
+@asynccontextmanager
+async def _open_store(session: CommandSession) -> AsyncIterator[tuple[Log, RuleStore]]:
+    from penstock.engine.alerts.store import RuleStore
+
+    async with session.log() as log:
+        yield log, RuleStore(log)
 
 
 def _not_found(name: str) -> NotFound:

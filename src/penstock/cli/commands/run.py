@@ -16,6 +16,7 @@ import typer
 from penstock.cli.command import FAILED, INTERRUPTED, command
 from penstock.cli.session import CommandSession, child_environment
 from penstock.cli.times import parse_duration, parse_time
+from penstock.core.errors import ConfigurationError, InvalidRequest
 
 if TYPE_CHECKING:
     from penstock.cli.program_loader import Program
@@ -203,7 +204,6 @@ def _run_streams(
     options: dict[str, Any],
 ) -> None:
     from penstock.cli.foreground import run_queries
-    from penstock.core.errors import InvalidRequest
 
     streams = program.streams()
     if not streams:
@@ -260,8 +260,6 @@ def _parse_start(text: str) -> str | datetime:
 def require_spark() -> None:
     """Raise ConfigurationError if Spark is not installed."""
     from importlib.util import find_spec
-
-    from penstock.core.errors import ConfigurationError
 
     missing = [name for name in ("pyspark", "pyarrow") if find_spec(name) is None]
     if missing:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +16,7 @@ from penstock.cli.commands.queue import IdField, KeyField, QueueName, TimeField,
 from penstock.cli.session import CommandSession, find_queue
 from penstock.cli.times import format_time
 from penstock.core import formatting
-from penstock.core.errors import InvalidRequest, NotFound
+from penstock.core.errors import InvalidRequest, NotFound, QueueFull
 from penstock.core.formatting import number
 
 if TYPE_CHECKING:
@@ -137,8 +138,6 @@ async def table(
 @command(app, "list", examples=["penstock source list", "penstock source list --json"])
 async def list_(session: CommandSession) -> None:
     """List the sources and their positions."""
-    from dataclasses import asdict
-
     from penstock.sources.runner import list_sources
 
     async with session.log() as log:
@@ -296,7 +295,6 @@ class _Simulation:
     async def push(self, events: list[dict[str, Any]], show: Callable[[str], None]) -> None:
         import asyncio
 
-        from penstock.core.errors import QueueFull
         from penstock.core.wait_notice import WaitNotice
         from penstock.log.write.batch import Batch
 

@@ -13,6 +13,7 @@ import typer
 from penstock.cli.command import INTERRUPTED, command
 from penstock.cli.commands.run import Conf, Master, PyFiles, Report, require_spark, run_options, spark_settings
 from penstock.cli.session import CommandSession
+from penstock.core.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from penstock.engine.query import Query
@@ -107,7 +108,6 @@ def _run(
     import asyncio
 
     from penstock.cli.foreground import run_queries
-    from penstock.core.errors import InvalidRequest
 
     if not application.queries:
         raise InvalidRequest(f"{file.name} has no query: add one, such as INSERT INTO totals SELECT ...")
@@ -139,7 +139,6 @@ def _sinks_of_query(name: str, application: Application, bindings: Sequence[Sink
 
 
 def _bind_sinks(application: Application) -> list[SinkBinding]:
-    from penstock.core.errors import InvalidRequest
     from penstock.sinks.runner import read_sink_options
     from penstock.sinks.spec import read_sink
     from penstock.stream.sink_binding import SinkBinding

@@ -218,15 +218,8 @@ def _to_details(
 ) -> QueryDetails:
     lately = None
     if activity is not None:
-        lately = RecentActivity(
-            seconds=_RECENT.total_seconds(),
-            cycles=activity.cycles,
-            failed=activity.failed,
-            events=activity.events_in,
-            windows=activity.windows,
-            late=activity.late,
-            dead=activity.dead,
-        )
+        counts = (activity.cycles, activity.failed, activity.events_in, activity.windows, activity.late, activity.dead)
+        lately = RecentActivity(_RECENT.total_seconds(), *counts)
     return QueryDetails(
         **structs.asdict(list_query(query, groups)),
         description=query.description,
