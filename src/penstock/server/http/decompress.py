@@ -33,7 +33,7 @@ class Decompressor:
         if self.encoding is None:
             yield data
             return
-        step = _ZSTD_INPUT_BYTES if self.encoding == "zstd" else len(data)
+        step = _ZSTD_INPUT_BYTES if self.encoding == "zstd" else max(len(data), 1)
         for start in range(0, len(data), step):
             yield from self._decompress(data[start : start + step])
 
