@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import base64
+
 import pytest
 
 from penstock.log.log import Log
@@ -46,7 +48,9 @@ def test_create_passes_every_option(cli: CommandLine) -> None:
         "key_field": "tenant",
         "id_field": "order",
         "time_field": "at",
+        "encrypted": True,
     }
+    cli.environment["PENSTOCK_ENCRYPTION_KEYS"] = base64.b64encode(bytes(32)).decode()
     arguments: list[str] = []
     for name, value in options.items():
         arguments += [f"--{name.replace('_', '-')}", "yes" if value is True else str(value)]

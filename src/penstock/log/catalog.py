@@ -15,7 +15,8 @@ from psycopg import AsyncConnection
 from psycopg_pool import AsyncConnectionPool
 
 from penstock.core.clock import Clock
-from penstock.core.errors import Conflict, NotFound
+from penstock.core.encryption import check_key
+from penstock.core.errors import ConfigurationError, Conflict, InvalidOption, NotFound
 from penstock.core.names import check_name
 from penstock.db.retry import run_with_retry
 from penstock.db.statements import Statements
@@ -126,6 +127,11 @@ class Catalog:
     ) -> Queue:
         check_name(name, "queue")
         options = opt.check_options(given)
+        if options.get("encrypted"):
+            try:
+                check_key()
+            except ConfigurationError as error:
+                raise InvalidOption(f"encrypted: {error}", option="encrypted") from None
         wanted = None
         if partitioning is not None or partitions is not None:
             wanted = opt.check_partitioning(partitioning or "hash", partitions)

@@ -49,6 +49,8 @@ class Queue:
     key_field: str | None
     id_field: str | None
     time_field: str | None
+    #: Whether the events are stored encrypted.
+    encrypted: bool
     #: A partition becomes readable when nothing was appended to it for this long.
     quiet_seconds: float
     #: The same as ``max_depth_events`` for a queue that no group reads: the most events that it may hold.

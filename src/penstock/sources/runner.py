@@ -214,7 +214,7 @@ class SourceRunner:
             await conn.execute(_sql["advance"], progress)
             if rejected:
                 request = AppendRequest([])
-                request.rejected = [(queue.id, item) for item in rejected]
+                request.rejected = [(queue, item) for item in rejected]
                 await self._log.appender.reject(conn, [request])
             if lines:
                 await self._log.transact([], [self._build_batch(lines)], connection=conn)

@@ -7,6 +7,7 @@ and ``clients/streams.py`` tests the streams.
 
 from __future__ import annotations
 
+import base64
 import os
 import re
 import subprocess
@@ -31,7 +32,9 @@ NEWER = ["kv", "locks", "reads", "timers", "transaction_kv_timers"]
 
 @pytest.fixture(scope="module")
 def suite_server(pg18: Server) -> Iterator[RunningServer]:
-    with pg18.fresh_database(TEMPLATE) as url, run_server(url) as running:
+    # Queues of the suites are encrypted.
+    key = base64.b64encode(os.urandom(32)).decode()
+    with pg18.fresh_database(TEMPLATE) as url, run_server(url, environ={"PENSTOCK_ENCRYPTION_KEYS": key}) as running:
         yield running
 
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 
 from penstock.core.errors import (
+    ConfigurationError,
     DatabaseUnavailable,
     PenstockError,
     PlanningFailed,
@@ -332,6 +333,8 @@ class CycleLoop:
             self._on_ambiguous_reports(cycles, plan, SparkFailure(f"the tasks of a cycle disagree: {error}"))
         elif is_worker_error(error, DatabaseLost):
             self._end(DatabaseUnavailable(f"a task could not reach PostgreSQL: {error_summary(error)}"))
+        elif is_worker_error(error, ConfigurationError):
+            self._end(ConfigurationError(f"a task lacks a setting: {error_summary(error)}"))
         else:
             return self._search_poison_event(cycles, plan, error)
         return 0.0

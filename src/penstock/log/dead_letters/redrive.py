@@ -13,6 +13,7 @@ from msgspec import Raw, structs
 from psycopg_pool import AsyncConnectionPool
 
 from penstock.core.clock import Clock
+from penstock.core.encryption import encrypt_text
 from penstock.core.errors import CorruptChunk, InvalidEvent, InvalidRequest, NotFound
 from penstock.db.statements import Statements
 from penstock.log.catalog import Catalog, is_layout_change
@@ -137,7 +138,11 @@ class Redriver:
                     request = AppendRequest([[pieces[id] for id in claimed]])
                     await self.appender.append_on(conn, [request], partition_ids)
                     await conn.execute(_sql["mark_redriven"], {"ids": claimed, "skew": self.clock.skew})
-                    edited = {id: data.decode() for id in claimed if (data := encoded[id].edited) is not None}
+                    edited = {
+                        id: encrypt_text(data) if queue.encrypted else data.decode()
+                        for id in claimed
+                        if (data := encoded[id].edited) is not None
+                    }
                     if edited:
                         params = {"ids": list(edited), "data": list(edited.values()), "skew": self.clock.skew}
                         await conn.execute(_sql["edit"], params)

@@ -13,6 +13,7 @@ from psycopg_pool import AsyncConnectionPool
 
 from penstock.core import json
 from penstock.core.clock import Clock
+from penstock.core.encryption import decrypt_text, encrypt_text
 from penstock.core.errors import CorruptChunk, NotFound
 from penstock.db.statements import Statements, fill_placeholders
 from penstock.log.catalog import Catalog
@@ -106,7 +107,7 @@ class DeadLetters:
                 "event_time": event.event_time,
                 "appended_at": event.appended_at,
                 "headers": json.encode(event.headers).decode() if event.headers else None,
-                "data": event.raw.decode(),
+                "data": encrypt_text(event.raw) if queue.encrypted else event.raw.decode(),
                 "stage": _storable(failed.stage),
                 "error": _storable(failed.error or "no reason given"),
                 "traceback": None if failed.traceback is None else _storable(failed.traceback),
@@ -209,7 +210,7 @@ class DeadLetters:
 def _dead_letter(row: dict[str, Any]) -> DeadLetter:
     values = {name: value for name, value in row.items() if name not in ("total", "data")}
     values["headers"] = json.decode(row["headers"]) if row["headers"] else {}
-    return DeadLetter(**values, text=Raw(row["data"].encode()))
+    return DeadLetter(**values, text=Raw(decrypt_text(row["data"])))
 
 
 def _storable(text: str) -> str:

@@ -2,7 +2,7 @@
 
 A chunk is columnar. It holds the events' data as NDJSON, so that a reader can pass it to a JSON parser unchanged, and
 beside it the columns that some events have (keys, ids, times, headers). The first byte names the codec. Every codec
-has a checksum.
+has a checksum. The chunks of a queue with ``encrypted`` are encrypted after their compression.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import overload
 import msgspec
 import zstandard
 
+from penstock.core import encryption
 from penstock.core.errors import CorruptChunk
 
 #: The most events in a chunk. Readers rely on it to bound an index range.
@@ -25,6 +26,9 @@ TARGET_BYTES = 1 << 20
 
 _RAW = 0
 _ZSTD = 1
+#: The size of the payload in four bytes, then another chunk, encrypted. No single bit makes it another codec.
+_ENCRYPTED = 0xE6
+_ENCRYPTED_HEAD = 5
 #: Smaller payloads are not compressed.
 _MIN_COMPRESSED_BYTES = 256
 _COMPRESSION_LEVEL = 1
@@ -148,16 +152,18 @@ class StoredChunk:
         return stored
 
 
-def encode(columns: ChunkColumns) -> bytes:
+def encode(columns: ChunkColumns, *, encrypted: bool = False) -> bytes:
     meta = _pack((columns.count, columns.keys, columns.ids, columns.times, columns.headers))
     payload = b"".join((len(meta).to_bytes(4, "little"), meta, columns.data))
     if len(payload) < _MIN_COMPRESSED_BYTES:
-        return b"%c%b%b" % (_RAW, zlib.crc32(payload).to_bytes(4, "little"), payload)
-    return b"%c%b" % (_ZSTD, _codecs.compressor.compress(payload))
+        body = b"%c%b%b" % (_RAW, zlib.crc32(payload).to_bytes(4, "little"), payload)
+    else:
+        body = b"%c%b" % (_ZSTD, _codecs.compressor.compress(payload))
+    return encryption.encrypt(body, b"%c%b" % (_ENCRYPTED, len(payload).to_bytes(4, "little"))) if encrypted else body
 
 
 def decode(body: bytes, expected: int | None = None, *, lazily: bool = False) -> ChunkColumns:
-    """Decode a chunk, or raise CorruptChunk.
+    """Decode a chunk, or raise CorruptChunk, or ConfigurationError without the key of an encrypted one.
 
     Args:
         body: The stored form.
@@ -182,14 +188,17 @@ def decode(body: bytes, expected: int | None = None, *, lazily: bool = False) ->
             raise ValueError("its columns are not of one length")
         return columns
     except _DECODE_ERRORS as error:
-        is_newer = bool(body) and body[0] not in (_RAW, _ZSTD)
+        is_newer = bool(body) and body[0] not in (_RAW, _ZSTD, _ENCRYPTED)
         raise CorruptChunk(f"a chunk of {len(body)} bytes cannot be decoded: {error}", is_newer=is_newer) from error
 
 
 def decoded_size(body: bytes) -> int:
     """Return the size of a chunk after decompression, or its stored size if that is unknown."""
     try:
-        claimed = zstandard.frame_content_size(body[1:19]) if body[0] == _ZSTD else -1
+        if body[0] == _ENCRYPTED:
+            claimed = int.from_bytes(body[1:_ENCRYPTED_HEAD], "little")
+        else:
+            claimed = zstandard.frame_content_size(body[1:19]) if body[0] == _ZSTD else -1
     except _DECODE_ERRORS:
         claimed = -1
     return claimed if 0 <= claimed <= _MAX_PAYLOAD_BYTES else len(body)
@@ -211,6 +220,8 @@ def _read_payload(body: bytes) -> bytes:
         if zlib.crc32(payload) != int.from_bytes(body[1:5], "little"):
             raise ValueError("its checksum does not match")
         return payload
+    if codec == _ENCRYPTED:
+        return _read_payload(encryption.decrypt(body, _ENCRYPTED_HEAD))
     raise ValueError(f"codec {codec} is unknown to this version; a newer version may have written it")
 
 

@@ -21,6 +21,7 @@ from psycopg_pool import AsyncConnectionPool
 
 from penstock.core import json
 from penstock.core.clock import Clock
+from penstock.core.encryption import encrypt_text
 from penstock.core.errors import DatabaseUnavailable
 from penstock.db.fast.prepared import fetch
 from penstock.db.kill_backend import LostBackends
@@ -151,13 +152,14 @@ class Appender:
         """
         rows = [
             {
-                "queue": queue_id,
-                "data": _to_json_text(rejected.raw),
+                "queue": queue.id,
+                "data": encrypt_text(text.encode()) if queue.encrypted else text,
                 "error": f"{rejected.field}: {rejected.reason}".replace("\x00", "\\u0000"),
                 "skew": self.clock.skew,
             }
             for request in requests
-            for queue_id, rejected in request.rejected
+            for queue, rejected in request.rejected
+            for text in (_to_json_text(rejected.raw),)
         ]
         if rows:
             async with conn.cursor() as cursor:
@@ -248,7 +250,7 @@ class Appender:
         for partitions in queues:
             queue = partitions[0].queue
             pieces = [(partition.partition_id, partition.pieces) for partition in partitions]
-            calls = build_chunks(pieces, self.max_call_bytes)
+            calls = build_chunks(pieces, self.max_call_bytes, encrypted=queue.encrypted)
             if len(calls) > 1 and not is_locked:
                 return False
             rows: list[Any] = []

@@ -50,7 +50,7 @@ class ChunkBatch:
 
 
 def build_chunks(
-    partitions: Iterable[tuple[int, Sequence[Piece]]], max_call_bytes: int = CALL_BYTES
+    partitions: Iterable[tuple[int, Sequence[Piece]]], max_call_bytes: int = CALL_BYTES, *, encrypted: bool = False
 ) -> list[ChunkBatch]:
     """Return the chunks of each partition's pieces, in as few calls as possible."""
     calls = [ChunkBatch()]
@@ -58,7 +58,7 @@ def build_chunks(
         events = 0
         for run in _mergeable_runs(pieces):
             columns = _merge(run)
-            body = chunk.encode(columns)
+            body = chunk.encode(columns, encrypted=encrypted)
             if calls[-1].size and calls[-1].size + len(body) > max_call_bytes:
                 calls.append(ChunkBatch())
                 events = 0

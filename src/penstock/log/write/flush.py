@@ -29,7 +29,7 @@ class AppendRequest:
     fingerprint: bytes = b""
     results: list[PushResult] = field(default_factory=list)
     #: Invalid input that becomes dead letters in the same transaction, with the id of its queue.
-    rejected: Sequence[tuple[int, RejectedInput]] = ()
+    rejected: Sequence[tuple[Queue, RejectedInput]] = ()
     #: The number of events of each part that was dropped because its queue was full, by the index of the part.
     shed: Mapping[int, int] | None = None
     #: The share of a flush that the request takes: its number of events, or more if they are large.

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
+from penstock.core.encryption import check_key
 from penstock.core.errors import QueueFull
 from penstock.core.names import check_name
 from penstock.log.catalog import Catalog
@@ -83,15 +84,15 @@ class Pusher:
             rejected_by_batch.append(invalid)
         if rejected:
             rejected_by_batch[0] = sorted([*rejected, *rejected_by_batch[0]], key=attrgetter("index"))
-        rejected_with_queue: list[tuple[int, RejectedInput]] = []
+        rejected_with_queue: list[tuple[Queue, RejectedInput]] = []
         for batch, batch_rejected in zip(batches, rejected_by_batch, strict=True):
             if batch_rejected:
-                queue_id = (await self.catalog.get(batch.queue)).id
-                rejected_with_queue += [(queue_id, invalid) for invalid in batch_rejected]
+                queue = await self.catalog.get(batch.queue)
+                rejected_with_queue += [(queue, invalid) for invalid in batch_rejected]
         request_fingerprint = b""
         if idempotency_key is not None:
             check_name(idempotency_key, "request")
-            request_fingerprint = fingerprint(parts, rejected_with_queue)
+            request_fingerprint = fingerprint(parts, [(queue.id, invalid) for queue, invalid in rejected_with_queue])
         if self.stamp is not None and (headers := self.stamp()):
             parts = [[piece.with_headers(headers) for piece in part] for part in parts]
         request = AppendRequest.without_shed(parts, await self.admit_parts(parts, key=idempotency_key))
@@ -195,11 +196,14 @@ class Pusher:
     def _cached_encoder(self, batch: Batch) -> tuple[Partitioner, int] | None:
         """Return the partitioner and the size limit of events, or None if the queue is not in the cache."""
         queue = self.catalog.cached(batch.queue) if type(batch.queue) is str else None
-        if queue is None:
-            return None
-        return self.catalog.partitioner(queue), queue.max_event_bytes or self.max_event_bytes
+        return None if queue is None else self._encoder_of(queue)
 
     async def _encoder(self, batch: Batch) -> tuple[Partitioner, int]:
         check_name(batch.queue, "queue")
-        queue = await self.catalog.get(batch.queue)
+        return self._encoder_of(await self.catalog.get(batch.queue))
+
+    def _encoder_of(self, queue: Queue) -> tuple[Partitioner, int]:
+        if queue.encrypted:
+            # Before the push is stored together with others, which would fail with it.
+            check_key()
         return self.catalog.partitioner(queue), queue.max_event_bytes or self.max_event_bytes

@@ -117,7 +117,7 @@ class Upload:
         """
         await self._stage()
         request = AppendRequest([], idempotency_key, b"upload:" + fingerprint)
-        request.rejected = [(self.queue.id, invalid) for invalid in rejected]
+        request.rejected = [(self.queue, invalid) for invalid in rejected]
         retry = DatabaseRetry(self._uploads.retry_seconds)
         lost_backends = LostBackends()
         is_unsure = False
@@ -167,7 +167,7 @@ class Upload:
         by_partition: dict[int, list[Piece]] = {}
         for piece in pieces:
             by_partition.setdefault(partition_ids[self.queue.id, piece.partition], []).append(piece)
-        for chunks in build_chunks(list(by_partition.items())):
+        for chunks in build_chunks(list(by_partition.items()), encrypted=self.queue.encrypted):
             first_row = len(self._targets)
             for partition_id, count in zip(chunks.partitions, chunks.counts, strict=True):
                 self._partition_events[partition_id] = self._partition_events.get(partition_id, 0) + count

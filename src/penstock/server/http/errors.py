@@ -65,6 +65,7 @@ PROBLEM_KINDS: dict[str, ProblemKind] = {
         ProblemKind("stopping", 503, "The server is stopping"),
         ProblemKind("database-unavailable", 503, "The database is unavailable"),
         ProblemKind("corrupt-chunk", 500, "Stored data is damaged"),
+        ProblemKind("misconfigured", 500, "The server lacks a setting"),
         ProblemKind("internal", 500, "The server failed"),
     )
 }
@@ -183,6 +184,8 @@ def to_problem(error: Exception) -> Problem:
         case errors.CorruptChunk():
             facts = {"partition_id": error.partition_id, "start": error.start, "end": error.end}
             return Problem("corrupt-chunk", str(error), facts)
+        case errors.ConfigurationError():
+            return Problem("misconfigured", str(error))
         case psycopg.errors.InsufficientPrivilege():
             return Problem(
                 "forbidden",

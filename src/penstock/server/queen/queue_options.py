@@ -10,7 +10,6 @@ from msgspec import UNSET, UnsetType
 
 from penstock.log.options import DEFAULT_DEDUP_SECONDS
 from penstock.log.queue import Queue
-from penstock.server.http.errors import Problem
 
 #: The default of each option. retryDelay is 0 because these clients expect a failed message again at once.
 DEFAULTS: dict[str, Any] = {
@@ -65,11 +64,6 @@ def merge_options(current: Mapping[str, Any], given: GivenOptions, *, replace: b
     merged = {**DEFAULTS, **({} if replace else current)}
     for name, value in msgspec.to_builtins(given).items():
         merged[name] = DEFAULTS[name] if value is None else value
-    if merged["encryptionEnabled"]:
-        raise Problem(
-            "invalid-request",
-            "encryptionEnabled is not supported, payloads are stored in plain text: encrypt the disk or the payload",
-        )
     return merged
 
 
@@ -95,6 +89,7 @@ def to_log_options(options: Mapping[str, Any]) -> dict[str, Any]:
         # The log keeps messages for as long as it knows their ids.
         "dedup_window_seconds": min(retention or _DEDUP_SECONDS, _DEDUP_SECONDS),
         "max_event_bytes": _MAX_MESSAGE_BYTES,
+        "encrypted": options["encryptionEnabled"],
     }
 
 
@@ -108,6 +103,7 @@ def from_queue(queue: Queue) -> dict[str, Any]:
         "retryDelay": queue.retry_delay_ms,
         "delayedProcessing": queue.delay_seconds,
         "windowBuffer": queue.quiet_seconds,
+        "encryptionEnabled": queue.encrypted,
         "retentionEnabled": retention is not None,
         "retentionSeconds": (retention or 0) if queue.retention_drops_unread else 0,
         "completedRetentionSeconds": 0 if queue.retention_drops_unread else retention or 0,

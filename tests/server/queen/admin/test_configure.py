@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import base64
+import os
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.server.queen.client import QueenClient, data
-from tests.server.server_process import wait_until
+from tests.server.server_process import run_server, wait_until
 
 #: The options that the Python client sends with every create().
 CLIENT_DEFAULTS: dict[str, Any] = {
@@ -38,6 +41,26 @@ def test_namespace_and_task_default_to_the_parts_of_a_dotted_name(queen: QueenCl
     explicit = queen.post("/api/v1/configure", {"queue": f"{queue}.mail.out", "namespace": "n", "task": "t"})
     assert (explicit["namespace"], explicit["task"]) == ("n", "t")
     assert queen.configure(f"{queue}.mail.out", leaseTime=9)["namespace"] == "n"
+
+
+@pytest.mark.slow
+def test_encryption_is_an_option_of_a_queue(queen_url: str, queue: str) -> None:
+    key = base64.b64encode(os.urandom(32)).decode()
+    with (
+        run_server(queen_url, environ={"PENSTOCK_ENCRYPTION_KEYS": key}) as server,
+        httpx.Client(base_url=server.url) as http,
+    ):
+        queen = QueenClient(http)
+        assert queen.configure(queue, encryptionEnabled=True)["options"]["encryptionEnabled"] is True
+        queen.push(queue, [{"n": 1}])
+        (message,) = queen.pop(queue)
+        assert message["data"] == {"n": 1}
+        detail = queen.get(f"/api/v1/messages/{message['partitionId']}/{message['transactionId']}")
+        assert (detail["isEncrypted"], detail["payload"]) == (True, {"n": 1})
+    with run_server(queen_url) as server, httpx.Client(base_url=server.url) as http:
+        response = http.get(f"/api/v1/pop/queue/{queue}", params={"consumerGroup": "g"})
+        assert response.status_code == 500
+        assert "is not among the keys" in response.json()["error"]
 
 
 def test_absent_options_keep_their_value_and_null_resets_them(queen: QueenClient, queue: str) -> None:
@@ -81,7 +104,7 @@ def test_delete_removes_a_queue_with_its_messages(queen: QueenClient, queue: str
         ({"queue": 5}, "Queue must be a string"),
         ({"queue": "q", "options": {"leaseTime": "long"}}, "leaseTime"),
         ({"queue": "q", "options": {"retryLimit": -1}}, "retry_limit"),
-        ({"queue": "q", "options": {"encryptionEnabled": True}}, "encryptionEnabled is not supported"),
+        ({"queue": "q", "options": {"encryptionEnabled": True}}, "no key to encrypt"),
     ],
 )
 def test_invalid_options_are_refused(queen: QueenClient, body: object, message: str) -> None:

@@ -245,7 +245,7 @@ async def get_message(call: ApiCall) -> MessageDetail:
     return MessageDetail(
         **structs.asdict(listed),
         payload=Raw(event.raw),
-        is_encrypted=False,
+        is_encrypted=options["encryptionEnabled"],
         error_message=letters[-1].error if letters else None,
         retry_count=letters[-1].attempts if letters else 0,
         queue_config={name: options[name] for name in option_names},

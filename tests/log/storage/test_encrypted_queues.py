@@ -1,0 +1,120 @@
+"""Encrypted queues: their events and dead letters are stored encrypted, and keys can be rotated."""
+
+from __future__ import annotations
+
+import base64
+import os
+
+import psycopg
+import pytest
+
+from penstock.core.encryption import FILE_VARIABLE, KEYS_VARIABLE
+from penstock.core.errors import ConfigurationError, CorruptChunk, InvalidOption
+from penstock.log.dead_letters.models import DeadLetterFilter
+from penstock.log.log import Log
+from penstock.log.storage import chunk
+from penstock.log.storage.chunk import ChunkColumns
+from penstock.log.write.batch import Batch
+from tests.log.logs import GROUP, QUEUE, data, drain, letters, pop, push
+
+CONTENT = "the name of the customer"
+
+
+def new_key() -> str:
+    return base64.b64encode(os.urandom(32)).decode()
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.delenv(FILE_VARIABLE, raising=False)
+    key = new_key()
+    monkeypatch.setenv(KEYS_VARIABLE, key)
+    return key
+
+
+def stored_bytes(database_url: str) -> str:
+    """Return everything that the tables of the log contain, binary values as text."""
+    texts: list[str] = []
+    with psycopg.connect(database_url) as conn:
+        tables = conn.execute(
+            "SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname LIKE 'penstock%'"
+        ).fetchall()
+        for (table,) in tables:
+            with conn.cursor(binary=True).copy(f"COPY {table} TO STDOUT (FORMAT binary)") as rows:
+                texts += [bytes(row).decode("latin-1") for row in rows]
+    return "".join(texts)
+
+
+async def test_events_and_dead_letters_are_stored_encrypted(log: Log, database_url: str) -> None:
+    await log.configure(QUEUE, {"encrypted": True})
+    await push(log, [CONTENT, CONTENT * 100], key="ada")
+    await log.push([Batch(QUEUE, b'{"%b": ' % CONTENT.encode())], partial=True)
+    await log.ack((await pop(log))[:1], "dead_letter")
+    assert CONTENT not in stored_bytes(database_url)
+    assert data(await drain(log, group="another")) == [CONTENT, CONTENT * 100]
+    assert {str(letter.data) for letter in await letters(log)} >= {CONTENT}
+    done = await log.redrive(DeadLetterFilter(queue=QUEUE, group=GROUP), edit=lambda letter: b'"%b"' % CONTENT.encode())
+    assert done.replayed == 1
+    assert CONTENT not in stored_bytes(database_url)
+    await log.configure(QUEUE, {"encrypted": False})
+    await push(log, [CONTENT[::-1]], key="ada")
+    assert CONTENT[::-1] in stored_bytes(database_url)
+    assert data(await drain(log, group="a third")) == [CONTENT, CONTENT * 100, CONTENT[::-1]]
+
+
+async def test_old_keys_decrypt_after_a_rotation(log: Log, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    await log.configure(QUEUE, {"encrypted": True})
+    await push(log, ["old"], key="ada")
+    newer = new_key()
+    monkeypatch.setenv(KEYS_VARIABLE, f"{newer}\n{key}")
+    await push(log, ["new"], key="bob")
+    assert set(data(await drain(log))) == {"old", "new"}
+    monkeypatch.setenv(KEYS_VARIABLE, newer)
+    assert data(await log.fetch(QUEUE, "bob", 0, 10)) == ["new"]
+    with pytest.raises(ConfigurationError, match="is not among the keys of this process"):
+        await log.fetch(QUEUE, "ada", 0, 10)
+
+
+async def test_missing_key_is_reported_and_does_not_affect_other_queues(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await log.configure(QUEUE, {"encrypted": True})
+    monkeypatch.delenv(KEYS_VARIABLE)
+    with pytest.raises(InvalidOption, match=FILE_VARIABLE):
+        await log.configure("another", {"encrypted": True})
+    with pytest.raises(ConfigurationError, match="no key to encrypt"):
+        await push(log, ["lost"])
+    await log.configure("plain")
+    await push(log, ["kept"], queue="plain")
+    assert data(await drain(log, queue="plain")) == ["kept"]
+    monkeypatch.setenv(KEYS_VARIABLE, "short")
+    with pytest.raises(ConfigurationError, match="base64 of 32 bytes"):
+        await push(log, ["lost"])
+
+
+def test_keys_of_a_file_are_read_again_for_an_unknown_key(
+    key: str, tmp_path: os.PathLike[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = chunk.encode(ChunkColumns(b"1", 1), encrypted=True)
+    file = os.path.join(tmp_path, "keys")
+    monkeypatch.setenv(FILE_VARIABLE, file)
+    with pytest.raises(ConfigurationError, match="cannot be read"):
+        chunk.decode(body)
+    with open(file, "w") as keys:
+        keys.write(new_key())
+    with pytest.raises(ConfigurationError, match="is not among the keys"):
+        chunk.decode(body)
+    with open(file, "a") as keys:
+        keys.write(f"\n{key}\n")
+    assert chunk.decode(body).data == b"1"
+
+
+@pytest.mark.parametrize("position", [1, 30, -1])
+def test_changed_chunks_are_damaged(position: int) -> None:
+    columns = ChunkColumns(b"1" * 1000, 1)
+    body = chunk.encode(columns, encrypted=True)
+    assert (chunk.decode(body).data, chunk.decoded_size(body) > 1000) == (columns.data, True)
+    changed = bytearray(body)
+    changed[position] ^= 1
+    with pytest.raises(CorruptChunk, match="changed or damaged"):
+        chunk.decode(bytes(changed))
