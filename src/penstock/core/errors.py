@@ -27,7 +27,9 @@
     │   ├── IdempotencyConflict   the idempotency key was used for other events
     │   ├── GroupBusy             the group belongs to a running query
     │   ├── QueryChanged          another stream was started under this name
+    │   ├── LockNotHeld           the lock is held by another owner, or its time has ended
     │   └── TransactionRefused    an ack of a transaction was refused, so the transaction was rolled back
+    │       └── PreconditionFailed  a required entry has another version (``index``, ``result``)
     │
     │   Capacity
     ├── QueueFull                 the queue is at its maximum depth (``retry_after`` seconds)
@@ -208,6 +210,24 @@ class TransactionRefused(Conflict):
     def __init__(self, message: str, problem: str = "") -> None:
         super().__init__(message)
         self.problem = problem
+
+
+class PreconditionFailed(TransactionRefused):
+    """A required operation of the key-value store was not applied, so all was rolled back.
+
+    Attributes:
+        index: The number of the operation, from 0.
+        result: The result of the operation.
+    """
+
+    def __init__(self, message: str, index: int = 0, result: Any = None) -> None:
+        super().__init__(message)
+        self.index = index
+        self.result = result
+
+
+class LockNotHeld(Conflict):
+    """The lock is held by another owner, or its time has ended."""
 
 
 class QueryError(PenstockError):

@@ -14,6 +14,9 @@ from penstock.core.names import check_name, check_text
 from penstock.db.pool import Database
 from penstock.db.user_connection import UserConnection
 from penstock.log.catalog import CACHE_SECONDS, Catalog
+from penstock.log.coordination.kv import KeyValueStore
+from penstock.log.coordination.locks import Locks
+from penstock.log.coordination.timers import Timers
 from penstock.log.database_errors import translate_errors
 from penstock.log.dead_letters.models import (
     DeadLetter,
@@ -141,7 +144,10 @@ class Log:
             pool, catalog, groups, dead_letters, appender, clock, self.database.settings.max_event_bytes
         )
         self._transactions = Transactions(pool, catalog, groups, acks, self._pusher, appender, keys)
-        self._upkeep = UpkeepLoop(pool, catalog, self.segments, clock)
+        self.kv = KeyValueStore(pool, clock)
+        self.locks = Locks(pool, self.kv, clock)
+        self.timers = Timers(pool, catalog, self._transactions, notifier, clock)
+        self._upkeep = UpkeepLoop(pool, catalog, self.segments, self.timers, notifier, clock)
 
     async def close(self) -> None:
         """Finish running operations and close the database."""
@@ -335,10 +341,18 @@ class Log:
         return await self._transactions.transact_leased(acks, batches, idempotency_key)
 
     async def transact_offsets(
-        self, acks: Sequence[PartitionAck], batches: Sequence[Batch], *, also: TransactionStep | None = None
+        self,
+        acks: Sequence[PartitionAck],
+        batches: Sequence[Batch],
+        *,
+        also: TransactionStep | None = None,
+        bounded: bool = True,
     ) -> TransactionResult:
-        """Like :meth:`transact`, with acks by offset. ``also`` runs in the same transaction."""
-        return await self._transactions.transact_offsets(acks, batches, also)
+        """Like :meth:`transact`, with acks by offset. ``also`` runs in the same transaction.
+
+        Without ``bounded``, the pushes ignore the maximum depth of their queues.
+        """
+        return await self._transactions.transact_offsets(acks, batches, also, bounded=bounded)
 
     # Groups
 

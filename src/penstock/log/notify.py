@@ -81,9 +81,12 @@ class Notifier:
             if not waiter.done():
                 waiter.set_result(None)
 
-    async def wait(self, topic: Topic, seen: int, timeout: float) -> None:
-        """Wait until :meth:`count` differs from ``seen``, or for the timeout."""
-        if self._listener is None or self._listener.done():
+    async def wait(self, topic: Topic, seen: int, timeout: float, *, listen: bool = True) -> None:
+        """Wait until :meth:`count` differs from ``seen``, or for the timeout.
+
+        Without ``listen``, no connection is opened for it: other processes wake it only if there is one already.
+        """
+        if listen and (self._listener is None or self._listener.done()):
             self._listener = asyncio.create_task(self._listen())
         if self.count(topic) != seen or timeout <= 0:
             return

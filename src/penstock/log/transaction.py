@@ -1,4 +1,4 @@
-"""Transactions: acks and pushes that are committed together."""
+"""Transactions: acks, pushes and steps of callers that are committed together."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from penstock.log.write.flush import AppendRequest, PartitionName
 from penstock.log.write.idempotency import IdempotencyKeys, fingerprint
 from penstock.log.write.piece import Piece
 from penstock.log.write.push import Pusher
-from penstock.log.write.result import PushResult
+from penstock.log.write.result import PushResult, RejectedInput
 
 #: A function that runs in a transaction, with its connection.
 TransactionStep: TypeAlias = Callable[["AsyncConnection[Any]"], Awaitable[None]]
@@ -59,11 +59,15 @@ class Transactions:
     idempotency_keys: IdempotencyKeys
 
     async def transact(
-        self, statuses: Sequence[EventStatus], batches: Sequence[Batch], connection: UserConnection | None = None
+        self,
+        statuses: Sequence[EventStatus],
+        batches: Sequence[Batch],
+        connection: UserConnection | None = None,
+        step: TransactionStep | None = None,
     ) -> TransactionResult:
         """Ack events and push batches, in the transaction of a user's connection or in a new one.
 
-        Raise TransactionRefused, and do neither, if an ack is refused.
+        ``step`` runs in the same transaction. Raise TransactionRefused, and do nothing, if an ack is refused.
         """
         event_acks = [status.event_ack() for status in statuses]
         events = [status.event for status in statuses]
@@ -75,11 +79,15 @@ class Transactions:
         shed = await self.pusher.admit_parts(parts, Counter(event.queue for event in events))
         request = AppendRequest.without_shed(parts, shed)
         if connection is not None:
-            return await self._run_on(await wrap_user_connection(connection), acks, request)
-        return await self._run(acks, request)
+            return await self._run_on(await wrap_user_connection(connection), acks, request, step)
+        return await self._run(acks, request, step)
 
     async def transact_leased(
-        self, acks: Sequence[TransactionAck], batches: Sequence[Batch], idempotency_key: str | None = None
+        self,
+        acks: Sequence[TransactionAck],
+        batches: Sequence[Batch],
+        idempotency_key: str | None = None,
+        step: TransactionStep | None = None,
     ) -> TransactionResult:
         """Like :meth:`transact`, with acks by partition, offset and lease.
 
@@ -101,21 +109,40 @@ class Transactions:
         if idempotency_key is not None:
             request.idempotency_key = idempotency_key
             request.fingerprint = fingerprint(parts, acks=msgspec.msgpack.encode(partition_acks))
-        return await self._run(partition_acks, request)
+        return await self._run(partition_acks, request, step)
 
     async def transact_offsets(
-        self, acks: Sequence[PartitionAck], batches: Sequence[Batch], step: TransactionStep | None = None
+        self,
+        acks: Sequence[PartitionAck],
+        batches: Sequence[Batch],
+        step: TransactionStep | None = None,
+        *,
+        bounded: bool = True,
     ) -> TransactionResult:
         """Like :meth:`transact`, with acks by offset.
 
-        ``step`` runs in the same transaction. With it, the pushes ignore the maximum depth of their queues: the outputs
-        of a cycle must not block it.
+        Without ``bounded``, the pushes ignore the maximum depth of their queues: the outputs of a cycle must not block
+        it.
         """
         parts: list[list[Piece]] = [await self.pusher.encode(batch) for batch in batches]
         shed: dict[int, int] = {}
-        if step is None:
+        if bounded:
             shed = await self.pusher.admit_parts(parts, Counter(ack.queue for ack in acks for _ in ack.acks))
         return await self._run(acks, AppendRequest.without_shed(parts, shed), step)
+
+    async def push_valid(self, batches: Sequence[Batch], step: TransactionStep) -> None:
+        """Push batches in the transaction of a step, whatever the depth of their queues.
+
+        Events that a queue does not accept become dead letters.
+        """
+        parts: list[list[Piece]] = []
+        rejected: list[tuple[int, RejectedInput]] = []
+        for batch in batches:
+            pieces, invalid = await self.pusher.encode_valid(batch)
+            parts.append(pieces)
+            queue_id = (await self.catalog.get(batch.queue)).id
+            rejected += [(queue_id, each) for each in invalid]
+        await self._run([], AppendRequest(parts, rejected=rejected), step)
 
     async def _run(
         self, acks: Sequence[PartitionAck], request: AppendRequest, step: TransactionStep | None = None
@@ -160,7 +187,11 @@ class Transactions:
             return outcomes
 
     async def _run_on(
-        self, conn: AsyncConnection[Any], acks: Sequence[PartitionAck], request: AppendRequest
+        self,
+        conn: AsyncConnection[Any],
+        acks: Sequence[PartitionAck],
+        request: AppendRequest,
+        step: TransactionStep | None = None,
     ) -> TransactionResult:
         """Run in the transaction of a user's connection. It takes effect when the user commits."""
         for attempt in count():
@@ -168,7 +199,7 @@ class Transactions:
             try:
                 async with conn.transaction():
                     await self._check_database(conn, request)
-                    await self._apply(conn, acks, request, partition_ids)
+                    await self._apply(conn, acks, request, partition_ids, step)
                     await self._notify_on_commit(conn, acks, request)
                 break
             except psycopg.errors.SerializationFailure:
@@ -206,7 +237,7 @@ class Transactions:
         if step is not None:
             await step(conn)
         # The key of the request is claimed in _run_once.
-        keyless = AppendRequest(request.parts, shed=request.shed)
+        keyless = AppendRequest(request.parts, rejected=request.rejected, shed=request.shed)
         await self.appender.append_on(conn, [keyless], partition_ids)
         request.results = keyless.results
         return [outcome for ack in acks for outcome in outcomes[ack.key]]

@@ -1,4 +1,7 @@
-"""Upkeep of all queues: rolls segments, applies retention, parks idle cursors, and deletes what has expired."""
+"""Upkeep of all queues: rolls segments, applies retention, parks idle cursors, deletes what has expired.
+
+The same loop fires timers when they are due.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +19,20 @@ from penstock.core.errors import PenstockError
 from penstock.db.retry import CONNECTION_ERRORS
 from penstock.db.statements import Statements
 from penstock.log.catalog import Catalog
+from penstock.log.coordination.timers import TOPIC, Timers
+from penstock.log.notify import Notifier
 from penstock.log.storage.segments import Segments
 from penstock.log.write.upload import remove_abandoned_uploads
 
 _dead_letters = Statements("penstock.log.dead_letters", "dead_letters.sql")
 _backpressure = Statements("penstock.log.write", "backpressure.sql")
 _idempotency = Statements("penstock.log.write", "idempotency.sql")
+_kv = Statements("penstock.log.coordination", "kv.sql")
 _sql = Statements("penstock.log", "upkeep.sql")
 _upload = Statements("penstock.log.write", "upload.sql")
 _logger = logging.getLogger("penstock.log")
 
+_WAKE_SECONDS = 0.01
 #: The advisory lock of the process that runs a round. The others skip theirs.
 _ROUND_LOCK = 0x70656E73746F636B
 
@@ -48,15 +55,38 @@ class UpkeepLoop:
     pool: AsyncConnectionPool[Any]
     catalog: Catalog
     segments: Segments
+    timers: Timers
+    notifier: Notifier
     clock: Clock
 
     async def run(self, interval: float) -> None:
+        """Run a round every ``interval`` seconds, and fire timers when they are due."""
+        now = asyncio.get_running_loop().time
+        next_round = now() + interval
         while True:
-            await asyncio.sleep(interval)
+            seen = self.notifier.count(TOPIC)
+            seconds = await self._fire_timers()
+            pause = next_round - now()
+            await self.notifier.wait(TOPIC, seen, pause if seconds is None else min(seconds, pause), listen=False)
+            if now() < next_round:
+                if self.notifier.count(TOPIC) != seen:
+                    # Timers that are scheduled one after another are looked for together.
+                    await asyncio.sleep(_WAKE_SECONDS)
+                continue
+            next_round = now() + interval
             try:
                 await self.run_once()
             except (psycopg.Error, PenstockError, TimeoutError) as error:
                 _logger.debug("a round of upkeep failed and is tried again: %s", error)
+
+    async def _fire_timers(self) -> float | None:
+        try:
+            return await self.timers.fire_due()
+        except (psycopg.Error, PenstockError, TimeoutError) as error:
+            _logger.debug("firing timers failed and is tried again: %s", error)
+        except Exception:
+            _logger.exception("firing timers failed and is tried again")
+        return None
 
     async def run_once(self) -> Upkeep:
         """Run one round over all queues, unless another process does."""
@@ -94,6 +124,7 @@ class UpkeepLoop:
                 await conn.execute(_upload["delete_expired_writes"])
                 await conn.execute(_dead_letters["delete_redriven"])
                 await conn.execute(_backpressure["merge_shed"])
+                await conn.execute(_kv["delete_expired"])
             finally:
                 if is_locked is not False:
                     with contextlib.suppress(psycopg.Error):

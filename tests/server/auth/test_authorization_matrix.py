@@ -91,6 +91,13 @@ BODIES: dict[str, Body] = {
             {"type": "push", "items": [{"queue": QUEUE, "partition": "new", "payload": 1}]},
         ]
     },
+    "POST /api/v1/kv": lambda _: {"operations": [{"op": "put", "ns": QUEUE, "key": "a", "value": 1, "ttlSeconds": 60}]},
+    "POST /api/v1/locks": lambda _: {"operations": [{"op": "acquire", "name": QUEUE, "ttlSeconds": 60, "owner": "me"}]},
+    "POST /api/v1/timers": lambda _: {
+        "operations": [{"op": "schedule", "queue": QUEUE, "timerKey": "a", "payload": "MQ==", "delayMs": 600_000}]
+    },
+    "POST /api/v1/fetch": lambda _: {"entries": [{"queue": QUEUE, "partition": "ada", "offset": 0}]},
+    "POST /api/v1/partitions/changed": lambda _: {"entries": [{"queue": QUEUE}]},
     "POST /api/v1/traces": lambda at: {
         "transactionId": at["plane_ack"].get("transactionId"),
         "partitionId": at["plane_ack"].get("partitionId"),

@@ -17,6 +17,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA penstock TO {server
 -- Segments are created while Penstock runs, by functions with the rights of the owner.
 ALTER DEFAULT PRIVILEGES FOR ROLE {owner} IN SCHEMA penstock
     GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO {server}, {engine};
+GRANT USAGE ON SEQUENCE penstock.coordination_versions TO {server}, {engine};
 GRANT EXECUTE ON FUNCTION penstock.make_segment(integer, integer), penstock.make_append(integer, integer),
     penstock.drop_chunks(integer, integer), penstock.drop_ids(integer, integer), penstock.drop_append(integer, integer)
 TO {server}, {engine};

@@ -6,15 +6,23 @@ for custom layouts. The ids of messages sort in the order of their offsets withi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import IntEnum
 from functools import lru_cache
 from uuid import UUID
 
+from penstock.server.auth.identity import TOKEN
 from penstock.server.http.errors import Problem
 
 #: The consumer group of clients that name none. They share the messages of a queue.
 QUEUE_MODE = "__QUEUE_MODE__"
+
+#: Event headers that store fields which only this protocol has.
+TRACE_HEADER = "traceId"
+PRODUCER_HEADER = "producerSub"
+#: The id that a timer has promised for its message. Other ids follow from the position of a message.
+MESSAGE_ID_HEADER = "messageId"
 
 _MARK = int.from_bytes(b"pstock")
 _VERSION = 0x8 << 76
@@ -46,6 +54,17 @@ def decode_id(kind: IdKind, text: object) -> int | None:
 def encode_message_id(partition_id: int, offset: int) -> str:
     """Encode the position of a message as a UUID."""
     return _format_uuid(partition_id << 80 | _VERSION | _VARIANT | offset)
+
+
+def producer_subject(caller: str) -> str:
+    """Return the name of a producer: the subject of a token without its kind, or the id of an API key."""
+    kind, _, subject = caller.partition(":")
+    return subject if kind == TOKEN else caller
+
+
+def message_id(headers: Mapping[str, str], partition_id: int, offset: int) -> str:
+    """Return the id of a message: the one that was promised when it was scheduled, or the one of its position."""
+    return headers.get(MESSAGE_ID_HEADER) or encode_message_id(partition_id, offset)
 
 
 def _format_uuid(value: int) -> str:

@@ -13,7 +13,8 @@ from penstock.server.queen.admin import (
     status,
     traces,
 )
-from penstock.server.queen.delivery import ack, pop, push, transaction
+from penstock.server.queen.coordination import kv, locks, timers
+from penstock.server.queen.delivery import ack, offset_reads, pop, push, transaction
 from penstock.server.queen.errors import QUEEN_ERRORS
 from penstock.server.queen.streams import cycle, register, state
 from penstock.server.routing.endpoint import Endpoint
@@ -30,6 +31,10 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *transaction.routes,
     *cycle.routes,
     *state.routes,
+    *kv.routes,
+    *locks.routes,
+    *timers.routes,
+    *offset_reads.routes,
     *register.routes,
     *configure.routes,
     *dead_letters.routes,

@@ -112,8 +112,8 @@ def test_transaction_of_pushes_only_reports_duplicates(queen: QueenClient, queue
         ({"operations": [{"type": "ack"}]}, "transactionId is required"),
         ({"operations": [{"type": "push"}]}, "items array is required"),
         ({"operations": [{"type": "sing"}]}, "sing"),
-        ({"operations": [], "kv": [{"op": "set"}]}, "kv is not supported"),
-        ({"timers": [{}]}, "timers is not supported"),
+        ({"operations": [], "kv": [{"op": "set"}]}, "set"),
+        ({"timers": [{}]}, "op is required"),
     ],
 )
 def test_invalid_transactions_are_refused(queen: QueenClient, body: object, message: str) -> None:

@@ -12,9 +12,8 @@ from penstock.log.dead_letters.models import DeadLetter, DeadLetterFilter
 from penstock.server.auth.identity import Role
 from penstock.server.http.errors import Problem
 from penstock.server.http.responses import MAX_RESPONSE_BYTES
-from penstock.server.queen.delivery.push import PRODUCER_HEADER
 from penstock.server.queen.endpoint import queen_routes
-from penstock.server.queen.identifiers import IdKind, decode_id, encode_id, parse_time_range
+from penstock.server.queen.identifiers import PRODUCER_HEADER, IdKind, decode_id, encode_id, parse_time_range
 from penstock.server.queen.pagination import Limit, Offset, Pagination
 from penstock.server.routing.call import ApiCall
 

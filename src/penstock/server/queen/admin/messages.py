@@ -25,14 +25,15 @@ from penstock.server.queen.admin.message_status import (
 )
 from penstock.server.queen.delivery.ack_by_id import AckById, AcksById
 from penstock.server.queen.delivery.event_lookup import StoredMessage
-from penstock.server.queen.delivery.push import PRODUCER_HEADER, TRACE_HEADER
 from penstock.server.queen.endpoint import queen_routes
 from penstock.server.queen.identifiers import (
+    PRODUCER_HEADER,
     QUEUE_MODE,
+    TRACE_HEADER,
     IdKind,
     decode_id,
     encode_id,
-    encode_message_id,
+    message_id,
     parse_time_range,
 )
 from penstock.server.queen.pagination import Limit, Offset
@@ -335,7 +336,7 @@ def _listed_message(
         status = "pending"
     headers = message.headers
     return ListedMessage(
-        encode_message_id(message.partition_id, offset),
+        message_id(headers, message.partition_id, offset),
         message.id,
         encode_id(IdKind.PARTITION, message.partition_id),
         f"{message.queue}/{message.partition}",

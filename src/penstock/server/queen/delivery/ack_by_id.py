@@ -102,11 +102,13 @@ class AcksById:
         *,
         leases: Sequence[UUID] = (),
         also: TransactionStep | None = None,
+        bounded: bool = True,
     ) -> tuple[list[PushResult], list[AckOutcome]]:
         """Ack and push in one transaction, or raise TransactionRefused and do neither.
 
         Return the result of each batch, and that of each ack in the order of the request. An ack that names no lease
-        must hold one of ``leases``, if there are any. ``also`` runs in the transaction.
+        must hold one of ``leases``, if there are any. ``also`` runs in the transaction. Without ``bounded``, the pushes
+        ignore the maximum depth of their queues.
         """
         claimed = [await self._claim_lease(ack, leases) for ack in acks] if leases else acks
         resolved, refused = await self._resolve(claimed)
@@ -119,7 +121,9 @@ class AcksById:
                 "one group has acks of one partition under several leases, of which at most one is valid "
                 "(lease), so all was rolled back"
             )
-        done = await self._log.transact_offsets([partition_acks.ack for partition_acks in resolved], batches, also=also)
+        done = await self._log.transact_offsets(
+            [partition_acks.ack for partition_acks in resolved], batches, also=also, bounded=bounded
+        )
         indices = [index for partition_acks in resolved for index in partition_acks.indices]
         outcomes = dict(zip(indices, done.outcomes, strict=True))
         return done.pushes, [outcomes[index] for index in range(len(acks))]

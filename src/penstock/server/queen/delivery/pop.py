@@ -23,13 +23,14 @@ from penstock.server.auth.identity import Role
 from penstock.server.http.errors import Problem
 from penstock.server.http.responses import MAX_RESPONSE_BYTES
 from penstock.server.queen.delivery.ack_by_id import AcksById
-from penstock.server.queen.delivery.push import PRODUCER_HEADER, TRACE_HEADER
 from penstock.server.queen.endpoint import queen_routes
 from penstock.server.queen.identifiers import (
+    PRODUCER_HEADER,
     QUEUE_MODE,
+    TRACE_HEADER,
     IdKind,
     encode_id,
-    encode_message_id,
+    message_id,
     parse_timestamp,
 )
 from penstock.server.queen.queues import find_queues, get_or_create_queue
@@ -220,7 +221,7 @@ def _response(
 def _message(event: Event, is_acked: bool) -> PoppedMessage:
     headers = event.headers
     return PoppedMessage(
-        encode_message_id(event.partition_id, event.offset),
+        message_id(headers, event.partition_id, event.offset),
         event.id,
         headers.get(TRACE_HEADER),
         Raw(event.raw),

@@ -17,18 +17,21 @@ from penstock.log.log import Log
 from penstock.log.queue import DEFAULT_KEY
 from penstock.log.write.batch import Batch
 from penstock.log.write.result import Pushed, PushResult
-from penstock.server.auth.identity import TOKEN, Role
+from penstock.server.auth.identity import Role
 from penstock.server.ingest.accounting import count_push, producer_id
 from penstock.server.queen.endpoint import ListBody, NullableList, queen_routes
-from penstock.server.queen.identifiers import IdKind, encode_id, encode_message_id
+from penstock.server.queen.identifiers import (
+    PRODUCER_HEADER,
+    TRACE_HEADER,
+    IdKind,
+    encode_id,
+    encode_message_id,
+    producer_subject,
+)
 from penstock.server.queen.queues import get_or_create_queue
 from penstock.server.routing.call import ApiCall
 
 routes = queen_routes("invalid-event", "invalid-name", "queue-full", "rate-limited")
-
-#: Event headers that store fields which only this protocol has.
-TRACE_HEADER = "traceId"
-PRODUCER_HEADER = "producerSub"
 
 #: The pauses between two looks at a full queue. Its depth is measured four times a second.
 _WAIT_FOR_ROOM = Backoff(0.25, 1.0)
@@ -69,9 +72,7 @@ class MessagesByQueue:
         self._indices: dict[str, list[int]] = {}
         for index, item in enumerate(items):
             self._indices.setdefault(item.queue, []).append(index)
-        # The claim of a token as it is; an API key by its id.
-        kind, _, subject = caller.partition(":")
-        self._producer = subject if kind == TOKEN else caller
+        self._producer = producer_subject(caller)
 
     @property
     def queues(self) -> list[str]:

@@ -1,18 +1,24 @@
-"""The endpoint that acknowledges and pushes messages in one transaction."""
+"""The endpoint that acknowledges and pushes messages, and changes entries and timers, in one transaction."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType, field
+from psycopg import AsyncConnection
 
-from penstock.core.errors import TransactionRefused
+from penstock.core.errors import PreconditionFailed, TransactionRefused
+from penstock.log.coordination.kv import KvResult, check_operations
+from penstock.log.coordination.timers import TOPIC, TimerResult
 from penstock.log.read.position import AckOutcome
 from penstock.server.auth.identity import Role
 from penstock.server.http.errors import Problem
 from penstock.server.ingest.accounting import producer_id
+from penstock.server.queen.coordination.kv import KvRequestOperation, kv_result, parse_kv, permit_kv
+from penstock.server.queen.coordination.timers import TimerRequestOperation, parse_timers, timer_result
 from penstock.server.queen.delivery.ack import INVALID_LEASE, GroupMessageAck, parse_ack, permit_partitions
 from penstock.server.queen.delivery.ack_by_id import AckById, AcksById
 from penstock.server.queen.delivery.push import MessagesByQueue, PushItem, PushItemResult
@@ -36,9 +42,8 @@ class Operations(ListBody, rename="camel"):
 
     operations: NullableList[AckOperation | PushOperation] | UnsetType = UNSET
     required_leases: NullableList[str] = field(default_factory=list)
-    # Later generations of clients send these. Raw, so that any value is refused with the name of the field.
-    kv: Raw | UnsetType = UNSET
-    timers: Raw | UnsetType = UNSET
+    kv: NullableList[KvRequestOperation] = field(default_factory=list)
+    timers: NullableList[TimerRequestOperation] = field(default_factory=list)
 
 
 class OperationResult(msgspec.Struct, rename="camel"):
@@ -61,8 +66,15 @@ class OperationResults(msgspec.Struct, rename="camel"):
 
     transaction_id: str
     success: bool
-    results: list[OperationResult]
+    #: The acks and pushes, then the operations of ``kv``, then those of ``timers``.
+    results: list[Any]
     error: str | UnsetType = UNSET
+    #: Of a required operation of ``kv`` that was not applied: its number among the results, and the entry.
+    reason: str | UnsetType = UNSET
+    failed_index: int | UnsetType = UNSET
+    kv_reason: str | UnsetType | None = UNSET
+    version: int | UnsetType = UNSET
+    value: Raw | UnsetType | None = UNSET
 
 
 @routes.post(
@@ -76,6 +88,11 @@ async def commit_transaction(call: ApiCall, body: Operations) -> OperationResult
     await permit_partitions(call, parsed, Role.CONSUME)
     if messages.queues:
         call.require_access(messages.queues, Role.PRODUCE)
+    if body.kv:
+        permit_kv(call, body.kv)
+    kv = parse_kv(body.kv)
+    check_operations(kv, in_transaction=True)
+    timers = await parse_timers(call, body.timers) if body.timers else []
     transaction_id = str(uuid.uuid4())
     problem = next((ack for ack in parsed if isinstance(ack, str)), None)
     leases = [lease for lease in map(parse_uuid, body.required_leases) if lease is not None]
@@ -86,23 +103,54 @@ async def commit_transaction(call: ApiCall, body: Operations) -> OperationResult
     acks = [ack for ack in parsed if isinstance(ack, AckById)]
     if items:
         call.services.producer_rates.check(producer_id(call))
+    kv_results: list[KvResult] = []
+    timer_results: list[TimerResult] = []
+
+    async def coordinate(conn: AsyncConnection[Any]) -> None:
+        kv_results[:] = await call.log.kv.apply_on(conn, kv)
+        timer_results[:] = await call.log.timers.apply_on(conn, timers)
+
     try:
         pushes, outcomes = await call.services.component(AcksById).transact(
-            acks, await messages.batches(call.log), leases=leases
+            acks, await messages.batches(call.log), leases=leases, also=coordinate if kv or timers else None
         )
+    except PreconditionFailed as failed:
+        return _precondition_failed(transaction_id, len(items) + len(acks) + failed.index, failed)
     except TransactionRefused as error:
         return OperationResults(transaction_id, False, [], f"ACK operation failed: {error}")
+    if timers:
+        call.log.notifier.wake_local(TOPIC)
     messages.count(call, pushes)
-    return OperationResults(transaction_id, True, _results(operations, messages.results(pushes), outcomes))
+    results: list[Any] = [*_results(operations, messages.results(pushes), outcomes)]
+    for request, kv_answer in zip(body.kv, kv_results, strict=True):
+        results.append(kv_result(len(results), request, kv_answer))
+    for timer, timer_answer in zip(timers, timer_results, strict=True):
+        results.append(timer_result(len(results), timer, timer_answer))
+    return OperationResults(transaction_id, True, results)
+
+
+def _precondition_failed(transaction_id: str, index: int, failed: PreconditionFailed) -> OperationResults:
+    entry = failed.result.entry
+    return OperationResults(
+        transaction_id,
+        False,
+        [],
+        str(failed),
+        "kv_precondition",
+        index,
+        failed.result.reason,
+        0 if entry is None else entry.version,
+        None if entry is None else entry.value,
+    )
 
 
 def _check_operations(body: Operations) -> list[AckOperation | PushOperation]:
-    for name in ("kv", "timers"):
-        if getattr(body, name) not in (UNSET, Raw(b"null"), Raw(b"[]")):
-            raise Problem("invalid-request", f"{name} is not supported: a transaction holds pushes and acks")
+    has_others = body.kv or body.timers
     if isinstance(body.operations, UnsetType):
+        if has_others:
+            return []
         raise Problem("invalid-request", "operations array required")
-    if not body.operations:
+    if not body.operations and not has_others:
         raise Problem("invalid-request", "operations array cannot be empty")
     return body.operations
 

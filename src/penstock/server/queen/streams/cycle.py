@@ -136,7 +136,7 @@ async def commit_cycle(call: ApiCall, body: CycleCommit) -> CycleCommitResult:
     acks = [] if ack is None else [ack]
     try:
         pushes, outcomes = await call.services.component(AcksById).transact(
-            acks, await messages.batches(call.log), also=write_state
+            acks, await messages.batches(call.log), also=write_state, bounded=False
         )
     except TransactionRefused as error:
         return _rolled_back(body, f"{INVALID_LEASE}: {error}" if error.problem in _LEASE_PROBLEMS else str(error))

@@ -1,0 +1,44 @@
+-- name: schedule
+SELECT due_at, event_id, replaced
+FROM penstock.schedule_timer(
+    %(queue)s, %(key)s, %(data)s::json, make_interval(secs => %(seconds)s::double precision), %(event_key)s::text,
+    %(event_id)s, %(headers)s::jsonb, %(skew)s)
+
+-- name: cancel
+SELECT event_id FROM penstock.cancel_timer(%(queue)s, %(key)s)
+
+-- name: due
+-- The timers that are due, up to the one that exceeds max_bytes. Those that an open transaction changes are left out.
+SELECT s.queue, s.queue_id, s.key, s.version, s.event_id, s.event_key, s.data, s.headers
+FROM (
+    SELECT d.*, sum(octet_length(d.data)) OVER (ORDER BY d.due_at, d.queue_id, d.key ROWS UNBOUNDED PRECEDING) AS total
+    FROM (
+        SELECT q.name AS queue, t.queue_id, t.key, t.version, t.due_at, t.event_id, t.event_key, t.data::text AS data,
+               t.headers
+        FROM penstock.timers t JOIN penstock.queues q ON q.id = t.queue_id
+        WHERE t.due_at <= clock_timestamp() + %(skew)s
+        ORDER BY t.due_at, t.queue_id, t.key LIMIT %(limit)s FOR UPDATE OF t SKIP LOCKED
+    ) d
+) s
+WHERE s.total - octet_length(s.data) <= %(max_bytes)s
+ORDER BY s.due_at, s.queue_id, s.key
+
+-- name: delete
+-- A timer that was replaced has another version.
+DELETE FROM penstock.timers t
+USING unnest(%(queue_ids)s::integer[], %(keys)s::text[], %(versions)s::bigint[]) AS w (queue_id, key, version)
+WHERE t.queue_id = w.queue_id AND t.key = w.key AND t.version = w.version
+
+-- name: seconds_to_next
+SELECT extract(epoch FROM min(due_at) - clock_timestamp() - %(skew)s)::double precision FROM penstock.timers
+
+-- name: find
+SELECT t.key, t.due_at, t.event_id, t.event_key, t.data::text, t.headers, t.scheduled_at
+FROM penstock.timers t JOIN penstock.queues q ON q.id = t.queue_id
+WHERE q.name = %(queue)s AND t.key = %(key)s
+
+-- name: list
+SELECT t.key, t.due_at, t.event_id, t.event_key, NULL, t.headers, t.scheduled_at
+FROM penstock.timers t JOIN penstock.queues q ON q.id = t.queue_id
+WHERE q.name = %(queue)s AND t.key > %(after)s
+ORDER BY t.key LIMIT %(limit)s

@@ -1,0 +1,223 @@
+"""Timers: events that are pushed at a time, once. The push and the deletion of the timer are one transaction."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+import psycopg
+from msgspec import Raw
+from psycopg import AsyncConnection
+from psycopg_pool import AsyncConnectionPool
+
+from penstock.core.clock import Clock
+from penstock.core.errors import InvalidRequest, NotFound
+from penstock.core.names import check_key, check_name
+from penstock.core.option_checks import check_number
+from penstock.db.statements import Statements
+from penstock.log.catalog import Catalog
+from penstock.log.coordination.kv import MAX_OPERATIONS, MAX_SECONDS
+from penstock.log.database_errors import translate_errors
+from penstock.log.notify import Notifier
+from penstock.log.transaction import Transactions
+from penstock.log.write.batch import Batch
+from penstock.log.write.json_events import JsonEvents
+
+_sql = Statements("penstock.log.coordination", "timers.sql")
+
+#: The notification that a timer was scheduled.
+TOPIC = "timers"
+MAX_PAGE = 1000
+_FIRE_TIMERS = 500
+_FIRE_BYTES = 16 << 20
+_LOCKED_SECONDS = 0.02
+
+
+class TimerOperation(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Schedule an event of a queue under a key, or cancel it.
+
+    Attributes:
+        data: The data of the event, as JSON text.
+        seconds: The delay. A negative one is due now.
+        event_key: The key of the event.
+    """
+
+    op: Literal["schedule", "cancel"]
+    queue: str
+    key: str
+    data: Raw | None = None
+    seconds: float = 0.0
+    event_key: str | None = None
+    event_id: str | None = None
+    headers: Mapping[str, str] | None = None
+
+
+class TimerResult(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The result of an operation: scheduled, rescheduled, cancelled, or absent if there is no timer to cancel."""
+
+    status: Literal["scheduled", "rescheduled", "cancelled", "absent"]
+    event_id: str | None = None
+    due_at: datetime | None = None
+
+
+class Timer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A scheduled event. ``data`` is JSON text, and None in a list."""
+
+    key: str
+    due_at: datetime
+    event_id: str
+    event_key: str | None
+    data: str | None
+    headers: dict[str, str] | None
+    scheduled_at: datetime
+
+
+class _DueTimer(NamedTuple):
+    queue: str
+    queue_id: int
+    key: str
+    version: int
+    event_id: str
+    event_key: str | None
+    data: str
+    headers: dict[str, str] | None
+
+
+class _TimersChanged(Exception):
+    """A timer was fired, replaced or cancelled after it was read."""
+
+
+@translate_errors
+@dataclass(slots=True, eq=False)
+class Timers:
+    pool: AsyncConnectionPool[Any]
+    catalog: Catalog
+    transactions: Transactions
+    notifier: Notifier
+    clock: Clock
+
+    async def apply(self, operations: Sequence[TimerOperation]) -> list[TimerResult]:
+        """Schedule and cancel timers in one transaction."""
+        await self.check_operations(operations)
+        while True:
+            try:
+                async with self.pool.connection() as conn, conn.transaction():
+                    results = await self.apply_on(conn, operations)
+                break
+            except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected):
+                continue
+        self.notifier.wake_local(TOPIC)
+        return results
+
+    async def check_operations(self, operations: Sequence[TimerOperation]) -> None:
+        """Raise an error if an operation is invalid or an event could not be pushed."""
+        if len(operations) > MAX_OPERATIONS:
+            raise InvalidRequest(f"one call may have up to {MAX_OPERATIONS} timers; this one has {len(operations)}")
+        if len({(operation.queue, operation.key) for operation in operations}) < len(operations):
+            raise InvalidRequest("one call may have one operation for each timer; this one has two for the same key")
+        for operation in operations:
+            check_name(operation.queue, "queue")
+            check_key(operation.key)
+            if operation.op == "schedule":
+                check_number("the delay", operation.seconds, -MAX_SECONDS, MAX_SECONDS)
+                events = JsonEvents(
+                    [bytes(operation.data or b"null")],
+                    [operation.event_key],
+                    [operation.event_id],
+                    headers=[operation.headers],
+                )
+                # Validates the event as a push does.
+                await self.transactions.pusher.encode(Batch(operation.queue, events))
+
+    async def apply_on(self, conn: AsyncConnection[Any], operations: Sequence[TimerOperation]) -> list[TimerResult]:
+        """Execute checked operations in the transaction of a connection. Rows are locked in one order."""
+        order = sorted(range(len(operations)), key=lambda index: (operations[index].queue, operations[index].key))
+        results = {index: await self._execute(conn, operations[index]) for index in order}
+        return [results[index] for index in range(len(operations))]
+
+    async def _execute(self, conn: AsyncConnection[Any], operation: TimerOperation) -> TimerResult:
+        if operation.op == "cancel":
+            params: dict[str, Any] = {"queue": operation.queue, "key": operation.key}
+            cancelled = await (await conn.execute(_sql["cancel"], params)).fetchone()
+            return (
+                TimerResult("absent", operation.event_id) if cancelled is None else TimerResult("cancelled", *cancelled)
+            )
+        params = {
+            "queue": operation.queue,
+            "key": operation.key,
+            "data": bytes(operation.data or b"null").decode(),
+            "seconds": operation.seconds,
+            "event_key": operation.event_key,
+            "event_id": operation.event_id or str(uuid.uuid4()),
+            "headers": None if operation.headers is None else msgspec.json.encode(operation.headers).decode(),
+            "skew": self.clock.skew,
+        }
+        try:
+            rows = await (await conn.execute(_sql["schedule"], params)).fetchall()
+        except psycopg.errors.UndefinedObject:
+            raise NotFound(f"there is no queue {operation.queue!r}", queue=operation.queue) from None
+        ((due_at, event_id, replaced),) = rows
+        return TimerResult("rescheduled" if replaced else "scheduled", event_id, due_at)
+
+    async def find(self, queue: str, key: str) -> Timer | None:
+        """Return a timer with its data, or None."""
+        timers = await self._read("find", {"queue": check_name(queue, "queue"), "key": check_key(key)})
+        return timers[0] if timers else None
+
+    async def page(self, queue: str, *, after: str = "", limit: int = MAX_PAGE) -> list[Timer]:
+        """Return the timers of a queue after a key, ordered by key, without their data."""
+        return await self._read("list", {"queue": check_name(queue, "queue"), "after": after, "limit": limit})
+
+    async def _read(self, statement: str, params: dict[str, Any]) -> list[Timer]:
+        async with self.pool.connection() as conn:
+            return [Timer(*row) for row in await (await conn.execute(_sql[statement], params)).fetchall()]
+
+    async def fire_due(self) -> float | None:
+        """Push the events of all timers that are due. Return the seconds until the next one is due, None if none is.
+
+        Several processes may call it. The deletion decides which of them pushes an event. Pushes ignore the maximum
+        depth of their queues, and an event that a queue no longer accepts becomes a dead letter.
+        """
+        limits = {"limit": _FIRE_TIMERS, "max_bytes": _FIRE_BYTES, "skew": self.clock.skew}
+        while True:
+            async with self.pool.connection() as conn:
+                rows = await (await conn.execute(_sql["due"], limits)).fetchall()
+                if not rows:
+                    row = await (await conn.execute(_sql["seconds_to_next"], {"skew": self.clock.skew})).fetchone()
+                    # A timer that is due but locked is looked at again soon.
+                    return None if row is None or row[0] is None else max(row[0], _LOCKED_SECONDS)
+            try:
+                await self._fire([_DueTimer._make(row) for row in rows])
+            except (_TimersChanged, NotFound):
+                continue
+
+    async def _fire(self, timers: Sequence[_DueTimer]) -> None:
+        async def delete(conn: AsyncConnection[Any]) -> None:
+            params = {
+                "queue_ids": [timer.queue_id for timer in timers],
+                "keys": [timer.key for timer in timers],
+                "versions": [timer.version for timer in timers],
+            }
+            if (await conn.execute(_sql["delete"], params)).rowcount != len(timers):
+                raise _TimersChanged
+
+        by_queue: dict[str, list[_DueTimer]] = {}
+        for timer in timers:
+            by_queue.setdefault(timer.queue, []).append(timer)
+        batches = [
+            Batch(
+                queue,
+                JsonEvents(
+                    [timer.data.encode() for timer in due],
+                    [timer.event_key for timer in due],
+                    [timer.event_id for timer in due],
+                    headers=[timer.headers for timer in due],
+                ),
+            )
+            for queue, due in by_queue.items()
+        ]
+        await self.transactions.push_valid(batches, delete)

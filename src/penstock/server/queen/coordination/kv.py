@@ -1,0 +1,183 @@
+"""The endpoint of the key-value store, and its operations inside transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType, field
+
+from penstock.core.errors import PreconditionFailed
+from penstock.log.coordination.kv import MAX_PAGE, KvEntry, KvKind, KvOperation, KvResult
+from penstock.log.coordination.locks import LOCK_NAMESPACE
+from penstock.server.auth.identity import Role
+from penstock.server.http.errors import Problem
+from penstock.server.queen.coordination.errors import coordination_routes
+from penstock.server.queen.endpoint import ListBody, NullableList
+from penstock.server.routing.call import ApiCall
+
+routes = coordination_routes("kv")
+
+_KvName: TypeAlias = Literal["get", "getMany", "getPrefix", "put", "putIfAbsent", "delete", "incr", "check"]
+_KINDS: dict[_KvName, KvKind] = {
+    "get": "get",
+    "getMany": "get_many",
+    "getPrefix": "get_prefix",
+    "put": "put",
+    "putIfAbsent": "put",
+    "delete": "delete",
+    "incr": "increment",
+    "check": "check",
+}
+_NULL = Raw(b"null")
+
+
+class KvRequestOperation(msgspec.Struct, rename="camel"):
+    """One operation. ``put``, ``putIfAbsent`` and ``incr`` have either ``ttlSeconds`` or ``forever``."""
+
+    op: _KvName
+    ns: str
+    key: str = ""
+    value: Raw = field(default_factory=lambda: _NULL)
+    ttl_seconds: float | None = None
+    forever: bool | None = None
+    expect: int | UnsetType = UNSET
+    delta: int | float = 1
+    min: int | float | None = None
+    max: int | float | None = None
+    required: bool | None = None
+    keys: list[str] | None = None
+    prefix: str = ""
+    after: str | None = None
+    limit: int | None = None
+    keys_only: bool | None = None
+
+
+class KvRequest(ListBody):
+    operations: NullableList[KvRequestOperation]
+
+
+class KvRow(msgspec.Struct, rename="camel"):
+    key: str
+    version: int
+    expires_at: datetime | None
+    updated_at: datetime | None
+    value: Raw | UnsetType = UNSET
+
+
+class KvOperationResult(msgspec.Struct, rename="camel"):
+    """The result of one operation. ``found`` is for reads of one key, ``applied`` for changes and checks."""
+
+    index: int
+    op: str
+    ns: str
+    key: str | UnsetType = UNSET
+    found: bool | UnsetType = UNSET
+    applied: bool | UnsetType = UNSET
+    reason: str | UnsetType | None = UNSET
+    value: Raw | UnsetType = UNSET
+    version: int | UnsetType = UNSET
+    expires_at: datetime | UnsetType | None = UNSET
+    updated_at: datetime | UnsetType | None = UNSET
+    rows: list[KvRow] | UnsetType = UNSET
+    missing: list[str] | UnsetType = UNSET
+    truncated: bool | UnsetType = UNSET
+    next_after: str | UnsetType | None = UNSET
+
+
+class KvResponse(msgspec.Struct, rename="camel"):
+    """The result of each operation. After a required one that was not applied, nothing is changed."""
+
+    results: list[KvOperationResult]
+    success: bool = True
+    reason: str | UnsetType = UNSET
+    failed_index: int | UnsetType = UNSET
+
+
+def parse_kv(operations: Sequence[KvRequestOperation]) -> list[KvOperation]:
+    return [_parse(operation) for operation in operations]
+
+
+def _parse(operation: KvRequestOperation) -> KvOperation:
+    expires = operation.op in ("put", "putIfAbsent", "incr")
+    if expires and (operation.ttl_seconds is None) == (not operation.forever):
+        raise Problem("invalid-request", f"{operation.op} needs either ttlSeconds or forever: true")
+    expect = None if isinstance(operation.expect, UnsetType) else operation.expect
+    if operation.op == "putIfAbsent":
+        if expect:
+            raise Problem("invalid-request", "putIfAbsent has no expect other than 0")
+        expect = 0
+    return KvOperation(
+        _KINDS[operation.op],
+        operation.ns,
+        operation.key,
+        operation.value,
+        operation.ttl_seconds if expires else None,
+        expect,
+        operation.delta,
+        operation.min,
+        operation.max,
+        bool(operation.required),
+        operation.keys or [],
+        operation.prefix,
+        operation.after or "",
+        MAX_PAGE if operation.limit is None else operation.limit,
+        bool(operation.keys_only),
+    )
+
+
+def permit_kv(call: ApiCall, operations: Sequence[KvRequestOperation]) -> None:
+    """Refuse the call unless the patterns of the caller's key match the namespaces, or the names of the locks."""
+    names = set()
+    for operation in operations:
+        is_permit = operation.ns == LOCK_NAMESPACE and operation.op not in ("getMany", "getPrefix")
+        names.add(operation.key.rpartition("#")[0] if is_permit else operation.ns)
+    call.require_access(sorted(names), Role.PRODUCE, Role.CONSUME)
+
+
+def kv_result(index: int, operation: KvRequestOperation, result: KvResult) -> KvOperationResult:
+    if operation.op in ("getMany", "getPrefix"):
+        rows = [_row(entry) for entry in result.entries]
+        answer = KvOperationResult(index, operation.op, operation.ns, rows=rows, truncated=result.truncated)
+        if operation.op == "getMany":
+            answer.missing = result.missing
+        else:
+            answer.next_after = rows[-1].key if rows and result.truncated else None
+        return answer
+    answer = KvOperationResult(index, operation.op, operation.ns, operation.key)
+    entry = result.entry
+    answer.value = _NULL if entry is None or entry.value is None else entry.value
+    answer.version = 0 if entry is None else entry.version
+    answer.expires_at = None if entry is None else entry.expires_at
+    if operation.op == "get":
+        answer.found = entry is not None
+        answer.updated_at = None if entry is None else entry.updated_at
+    else:
+        answer.applied = result.applied
+        if not result.applied:
+            answer.reason = result.reason
+    return answer
+
+
+def _row(entry: KvEntry) -> KvRow:
+    value: Any = UNSET if entry.value is None else entry.value
+    return KvRow(entry.key, entry.version, entry.expires_at, entry.updated_at, value)
+
+
+@routes.post("/api/v1/kv", "Read and change entries", Role.PRODUCE, Role.CONSUME, checks_queues=True)
+async def apply_kv(call: ApiCall, body: KvRequest) -> KvResponse:
+    """Execute operations in order, in one transaction."""
+    permit_kv(call, body.operations)
+    operations = parse_kv(body.operations)
+    try:
+        results = await call.log.kv.apply(operations)
+    except PreconditionFailed as failed:
+        none_applied = [KvResult(False, "rolled_back") for _ in operations]
+        none_applied[failed.index] = failed.result
+        rolled_back = [
+            kv_result(*each) for each in zip(range(len(operations)), body.operations, none_applied, strict=True)
+        ]
+        return KvResponse(rolled_back, False, "kv_precondition", failed.index)
+    return KvResponse([kv_result(*each) for each in zip(range(len(results)), body.operations, results, strict=True)])

@@ -1,0 +1,206 @@
+"""The endpoints of timers, and their operations inside transactions."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import uuid
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Literal
+
+import msgspec
+import zstandard
+from msgspec import UNSET, Raw, UnsetType
+from starlette.convertors import PathConvertor, register_url_convertor
+
+from penstock.core.names import check_text
+from penstock.log.coordination.timers import MAX_PAGE, Timer, TimerOperation, TimerResult
+from penstock.log.queue import DEFAULT_KEY
+from penstock.server.auth.identity import Role
+from penstock.server.http.errors import Problem
+from penstock.server.queen.coordination.errors import coordination_routes
+from penstock.server.queen.endpoint import ListBody, NullableList
+from penstock.server.queen.identifiers import MESSAGE_ID_HEADER, PRODUCER_HEADER, producer_subject
+from penstock.server.queen.queues import get_or_create_queue
+from penstock.server.routing.call import ApiCall
+
+routes = coordination_routes("timers")
+
+
+class _TextConvertor(PathConvertor):
+    """Like Starlette's ``path``, which does not match a line break."""
+
+    regex = "(?s:.*)"
+
+
+register_url_convertor("text", _TextConvertor())
+_TIMER = "/api/v1/timers/{queue}/{timer:text}"
+
+
+class TimerRequestOperation(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    """Schedules a message, or cancels it. ``payload`` is the base64 of JSON text. Other fields are the server's."""
+
+    op: Literal["schedule", "reschedule", "cancel"]
+    queue: str
+    timer_key: str
+    payload: str | None = None
+    delay_ms: int | float | None = None
+    partition: str | None = None
+    txn: str | None = None
+    payload_zstd: bool | None = None
+
+
+class TimerRequest(ListBody):
+    operations: NullableList[TimerRequestOperation]
+
+
+class TimerOperationResult(msgspec.Struct, rename="camel"):
+    """The result of one operation. ``absent``: nothing is scheduled, because it was delivered already or never was."""
+
+    index: int
+    ok: bool
+    status: str
+    queue: str
+    timer_key: str
+    txn: str | None
+    message_id: str | UnsetType = UNSET
+    deliver_at: datetime | UnsetType | None = UNSET
+
+
+class TimerResponse(msgspec.Struct):
+    results: list[TimerOperationResult]
+
+
+class TimerRow(msgspec.Struct, rename="camel"):
+    queue: str
+    timer_key: str
+    partition: str
+    txn: str
+    message_id: str | None
+    deliver_at: datetime
+    scheduled_at: datetime
+
+
+class TimerLookup(msgspec.Struct, rename="camel"):
+    """A timer with its payload, if it was found."""
+
+    found: bool
+    queue: str | UnsetType = UNSET
+    timer_key: str | UnsetType = UNSET
+    partition: str | UnsetType = UNSET
+    txn: str | UnsetType = UNSET
+    message_id: str | UnsetType | None = UNSET
+    deliver_at: datetime | UnsetType = UNSET
+    scheduled_at: datetime | UnsetType = UNSET
+    payload: str | UnsetType = UNSET
+    encrypted: bool | UnsetType = UNSET
+
+
+class TimerPage(msgspec.Struct, rename="camel"):
+    """A page of the timers of a queue, ordered by key."""
+
+    rows: list[TimerRow]
+    truncated: bool
+    next_after: str | None
+
+
+class TimerPageQuery(msgspec.Struct):
+    after: str = ""
+    limit: int = 100
+
+
+class TimerCancelQuery(msgspec.Struct):
+    txn: str | None = None
+
+
+async def parse_timers(call: ApiCall, operations: Sequence[TimerRequestOperation]) -> list[TimerOperation]:
+    """Check the access to the queues, create those that do not exist, and convert the operations."""
+    queues = {operation.queue for operation in operations}
+    call.require_access(sorted(queues), Role.PRODUCE)
+    parsed = [_parse(call, operation) for operation in operations]
+    for queue in {operation.queue for operation in operations if operation.op != "cancel"}:
+        await get_or_create_queue(call.log, queue)
+    await call.log.timers.check_operations(parsed)
+    return parsed
+
+
+def _parse(call: ApiCall, operation: TimerRequestOperation) -> TimerOperation:
+    if operation.op == "cancel":
+        return TimerOperation("cancel", operation.queue, operation.timer_key, event_id=operation.txn)
+    if operation.payload is None or operation.delay_ms is None:
+        raise Problem("invalid-request", f"{operation.op} needs payload and delayMs")
+    headers = {MESSAGE_ID_HEADER: str(uuid.uuid4()), PRODUCER_HEADER: producer_subject(call.caller)}
+    return TimerOperation(
+        "schedule",
+        operation.queue,
+        operation.timer_key,
+        Raw(_decode_payload(call, operation.payload, is_zstd=bool(operation.payload_zstd))),
+        operation.delay_ms / 1000,
+        operation.partition if operation.partition != DEFAULT_KEY else None,
+        operation.txn or str(uuid.uuid4()),
+        {name: value for name, value in headers.items() if value},
+    )
+
+
+def _decode_payload(call: ApiCall, payload: str, *, is_zstd: bool) -> bytes:
+    try:
+        data = base64.b64decode(payload, validate=True)
+        if is_zstd:
+            # One byte more than an event may have, so that a larger one is refused as such.
+            limit = call.log.database.settings.max_event_bytes + 1
+            data = zstandard.ZstdDecompressor().stream_reader(data).read(limit)
+    except (binascii.Error, ValueError, zstandard.ZstdError):
+        raise Problem("invalid-request", "payload must be the base64 of JSON text") from None
+    return data
+
+
+def timer_result(index: int, operation: TimerOperation, result: TimerResult) -> TimerOperationResult:
+    answer = TimerOperationResult(
+        index, result.status != "absent", result.status, operation.queue, operation.key, result.event_id
+    )
+    if operation.op == "schedule":
+        answer.message_id = (operation.headers or {})[MESSAGE_ID_HEADER]
+        answer.deliver_at = result.due_at
+    return answer
+
+
+def _row(queue: str, timer: Timer) -> TimerRow:
+    promised = (timer.headers or {}).get(MESSAGE_ID_HEADER)
+    partition = timer.event_key or DEFAULT_KEY
+    return TimerRow(queue, timer.key, partition, timer.event_id, promised, timer.due_at, timer.scheduled_at)
+
+
+@routes.post("/api/v1/timers", "Schedule and cancel messages", Role.PRODUCE, checks_queues=True)
+async def apply_timers(call: ApiCall, body: TimerRequest) -> TimerResponse:
+    """Execute operations in one transaction."""
+    operations = await parse_timers(call, body.operations)
+    results = await call.log.timers.apply(operations)
+    return TimerResponse([timer_result(*each) for each in zip(range(len(results)), operations, results, strict=True)])
+
+
+@routes.delete(_TIMER, "Cancel a scheduled message", Role.PRODUCE)
+async def cancel_timer(call: ApiCall, query: TimerCancelQuery) -> TimerOperationResult:
+    operation = TimerOperation("cancel", call.path["queue"], call.path["timer"], event_id=query.txn)
+    (result,) = await call.log.timers.apply([operation])
+    return timer_result(0, operation, result)
+
+
+@routes.get(_TIMER, "Return a scheduled message", Role.PRODUCE, Role.CONSUME)
+async def get_timer(call: ApiCall) -> TimerLookup:
+    queue = call.path["queue"]
+    timer = await call.log.timers.find(queue, call.path["timer"])
+    if timer is None:
+        return TimerLookup(False)
+    payload = base64.b64encode((timer.data or "null").encode()).decode()
+    fields = msgspec.structs.asdict(_row(queue, timer))
+    return TimerLookup(True, **fields, payload=payload, encrypted=False)
+
+
+@routes.get("/api/v1/timers/{queue}", "List scheduled messages", Role.PRODUCE, Role.CONSUME)
+async def list_timers(call: ApiCall, query: TimerPageQuery) -> TimerPage:
+    queue, limit = call.path["queue"], min(max(query.limit, 1), MAX_PAGE)
+    timers = await call.log.timers.page(queue, after=check_text(query.after, "after"), limit=limit + 1)
+    rows = [_row(queue, timer) for timer in timers[:limit]]
+    truncated = len(timers) > limit
+    return TimerPage(rows, truncated, rows[-1].timer_key if truncated else None)
