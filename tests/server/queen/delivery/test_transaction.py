@@ -110,7 +110,6 @@ def test_transaction_of_pushes_only_reports_duplicates(queen: QueenClient, queue
         ({"operations": []}, "operations array cannot be empty"),
         ({"operations": 5}, "operations array required"),
         ({"operations": [{"type": "ack"}]}, "transactionId is required"),
-        ({"operations": [{"type": "push"}]}, "items array is required"),
         ({"operations": [{"type": "sing"}]}, "sing"),
         ({"operations": [], "kv": [{"op": "set"}]}, "set"),
         ({"timers": [{}]}, "op is required"),
