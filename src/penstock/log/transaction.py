@@ -21,6 +21,7 @@ from penstock.db.user_connection import UserConnection, wrap_user_connection
 from penstock.log.catalog import MAX_LAYOUT_RETRIES, Catalog, is_layout_change
 from penstock.log.groups import Groups
 from penstock.log.notify import CHANNEL
+from penstock.log.queue import Queue
 from penstock.log.read.ack import Acks, EventStatus, PartitionAck, group_by_lease, partition_ack
 from penstock.log.read.ack_request import TransactionAck, group_acks
 from penstock.log.read.position import AckOutcome
@@ -136,12 +137,12 @@ class Transactions:
         Events that a queue does not accept become dead letters.
         """
         parts: list[list[Piece]] = []
-        rejected: list[tuple[int, RejectedInput]] = []
+        rejected: list[tuple[Queue, RejectedInput]] = []
         for batch in batches:
             pieces, invalid = await self.pusher.encode_valid(batch)
             parts.append(pieces)
-            queue_id = (await self.catalog.get(batch.queue)).id
-            rejected += [(queue_id, each) for each in invalid]
+            queue = await self.catalog.get(batch.queue)
+            rejected += [(queue, each) for each in invalid]
         await self._run([], AppendRequest(parts, rejected=rejected), step)
 
     async def _run(
