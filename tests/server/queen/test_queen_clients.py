@@ -17,6 +17,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from tests.cli.command_line import CommandLine
 from tests.server.server_process import RunningServer
 
 pytestmark = pytest.mark.slow
@@ -65,6 +66,14 @@ def test_streams_with_several_workers(
     assert sums == [(f"t{n}", 9960.0, 10020.0, 0) for n in range(4)]
 
 
+@pytest.mark.long
+def test_recipes_with_gates_aggregates_and_sql(
+    version: str, queen_server: RunningServer, other_server: RunningServer, queen_url: str
+) -> None:
+    CommandLine(queen_url).ok("db", "compat")
+    run(version, SCRIPTS / "recipes.py", version, queen_server.url, other_server.url, queen_url)
+
+
 def test_rate_limiter_passes_all_messages_in_order(queen_server: RunningServer) -> None:
     output = run("0.15", EXAMPLES / "queen" / "rate_limiter.py", url=queen_server.url)
     (calls,) = [line.removeprefix("calls: ") for line in output.splitlines() if line.startswith("calls: ")]
@@ -94,3 +103,10 @@ def test_javascript_producer_and_consumers_with_fetch(queen_server: RunningServe
     for customer in range(3):
         orders = [int(line.split()[-1]) for line in lines if line.startswith(f"customer-{customer} ")]
         assert orders == [n for n in range(90) if n // 10 % 3 == customer]
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="Node.js is not installed")
+def test_recipes_with_requests_of_the_javascript_client(queen_server: RunningServer) -> None:
+    command = ["node", str(SCRIPTS / "recipes.mjs"), queen_server.url, "js-recipes"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
