@@ -14,8 +14,7 @@ from penstock.engine.compile.windows.aggregate_columns import ResultColumn, Stat
 from penstock.engine.compile.windows.window_output import WindowOutput, window_output
 from penstock.engine.cycle.commit import Committer
 from penstock.engine.cycle.models import CommitStats, CommitTarget, CycleResult
-from penstock.engine.cycle.partials import SessionMove
-from penstock.engine.cycle.watermark_scope import WatermarkScope
+from penstock.engine.cycle.partials import SessionMove, WatermarkScope
 from penstock.engine.plan import CyclePlan
 from penstock.engine.registry import Registry
 from penstock.engine.result_tables import ResultTables

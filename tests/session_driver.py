@@ -17,13 +17,11 @@ import pyarrow as pa
 from penstock.engine.compile.windows.session_windows import SESSION_COLUMNS, SessionAssigner
 from penstock.engine.cycle.commit import Committer
 from penstock.engine.cycle.models import CommitTarget, CycleResult
-from penstock.engine.cycle.partials import empty_partials, split_result
-from penstock.engine.cycle.watermark_scope import WatermarkScope
-from penstock.engine.plan import CyclePlan
+from penstock.engine.cycle.partials import WatermarkScope, empty_partials, split_result
+from penstock.engine.plan import CyclePlan, SourceGroup
 from penstock.engine.planning.planner import Planner, PlannerConfig
 from penstock.engine.registry import Registry
 from penstock.engine.result_tables import ResultTables
-from penstock.engine.source_group import SourceGroup
 from penstock.engine.worker.preaggregate import GROUP_COLUMNS
 from penstock.engine.worker.read_config import ReadConfig
 from penstock.engine.worker.reader import read_task

@@ -15,7 +15,7 @@ from penstock.core.errors import InvalidRequest
 from penstock.db.statements import quote_identifier
 from penstock.engine.alerts.store import RuleStore
 from penstock.engine.cycle.models import CommitTarget
-from penstock.engine.cycle.watermark_scope import WatermarkScope
+from penstock.engine.cycle.partials import WatermarkScope
 from penstock.engine.gates.release_loop import ReleaseLoop
 from penstock.engine.reference_tables import ReferenceTables
 from penstock.engine.registry import Registry

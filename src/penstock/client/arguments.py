@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from penstock.core import json
+from penstock.core.clock import from_micros
 from penstock.core.errors import InvalidEvent, InvalidOption, InvalidRequest
 from penstock.core.names import find_key_problem
-from penstock.core.timestamps import from_micros
 from penstock.log.event import Event
 from penstock.log.write.json_events import JsonEvent
 from penstock.log.write.validation import check_headers, check_ids, check_shape, micros_of

@@ -1,4 +1,4 @@
-"""Finds the connection string: in the environment of Spark's driver or in a file, never in an option.
+"""Finds the connection string, in the environment of Spark's driver or in a file, never in an option; and connects.
 
 Everyone who can see a query's plan sees the options of its sources. So an option names the variable or the file. The
 driver's Python process reads the connection string, and the pickled readers and writers carry it to the tasks.
@@ -7,11 +7,17 @@ driver's Python process reads the connection string, and the pickled readers and
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any, TypeVar
+
+import psycopg
 
 from penstock.core.errors import ConfigurationError, InvalidOption
 from penstock.core.settings import Settings, check_database_url
+from penstock.db.retry import CONNECTION_ERRORS, DatabaseRetry
+from penstock.db.sync import connect
 
 _DEFAULT_VARIABLE = "PENSTOCK_DATABASE_URL"
 
@@ -74,3 +80,44 @@ def _read_file(file: str) -> str:
 def _check(name: str, url: str) -> Conninfo:
     check_database_url(name, url)
     return Conninfo(url)
+
+
+_T = TypeVar("_T")
+
+_RETRY_SECONDS = 30.0
+
+
+class RetryingConnection:
+    """Runs idempotent operations, and runs them again if the connection is lost. It connects on first use."""
+
+    def __init__(self, database: Conninfo) -> None:
+        self._database = database
+        self._conn: psycopg.Connection[Any] | None = None
+
+    def run(self, operation: Callable[[psycopg.Connection[Any]], _T]) -> _T:
+        """Run an operation. Raises DatabaseUnavailable if the database cannot be reached for too long."""
+        retry = DatabaseRetry(_RETRY_SECONDS)
+        while True:
+            try:
+                if self._conn is None:
+                    self._conn = connect(self._database.reveal(), "connector")
+                    self._conn.execute("LISTEN penstock")
+                return operation(self._conn)
+            except CONNECTION_ERRORS as error:
+                self.close()
+                time.sleep(retry.next_pause(error))
+
+    def wait_for_push(self, seconds: float) -> None:
+        """Wait until events are pushed to any queue, for at most ``seconds``."""
+
+        def wait(conn: psycopg.Connection[Any]) -> None:
+            for _ in conn.notifies(timeout=seconds, stop_after=1):
+                pass
+
+        self.run(wait)
+
+    def close(self) -> None:
+        """Close the connection. The next operation opens a new one."""
+        if self._conn is not None:
+            self._conn.close()
+            self._conn = None

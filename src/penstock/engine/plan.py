@@ -1,10 +1,21 @@
-"""The plan of a cycle: which offsets of which partitions each task reads. The ledger stores it."""
+"""The plan of a cycle: which offsets of which partitions each task reads, for which groups. The ledger stores it."""
 
 from __future__ import annotations
 
 import heapq
+from dataclasses import dataclass
 
 import msgspec
+
+
+@dataclass(frozen=True, slots=True)
+class SourceGroup:
+    """A source queue of a query, and the query's consumer group on it."""
+
+    queue: str
+    queue_id: int
+    group: str
+    group_id: int
 
 
 class SegmentRange(msgspec.Struct, array_like=True, frozen=True):

@@ -29,18 +29,17 @@ from penstock.engine.compile.schema.field_types import is_time_only, resolve_fie
 from penstock.engine.compile.schema.sample import SAMPLE_SIZE
 from penstock.engine.compile.split_stream import SplitStream, split_stream
 from penstock.engine.compile.windows.window_assignment import CompiledWindows, compile_windows
-from penstock.engine.cycle.partials import split_result
-from penstock.engine.cycle.watermark_scope import WatermarkScope
+from penstock.engine.cycle.partials import WatermarkScope, split_result
 from penstock.engine.joins.inputs import input_streams
 from penstock.engine.joins.prepare import prepare_join
 from penstock.engine.reference_tables import ReferenceTables
 from penstock.engine.result_tables import ResultTables
 from penstock.engine.spark.errors import error_summary, stream_errors
 from penstock.engine.spark.session import new_session, spark_session
-from penstock.engine.worker.event_failure import EventFailure
 from penstock.engine.worker.json_values import to_json_value
 from penstock.engine.worker.read_config import EMPTY_SCHEMA, EVENT_JSON, ReadConfig
 from penstock.engine.worker.reader import EventReader, decode_events
+from penstock.engine.worker.reports import EventFailure
 from penstock.log.event import Event
 from penstock.log.log import Log
 from penstock.stream.definition import Definition

@@ -36,11 +36,11 @@ from penstock.db.pool import Database
 from penstock.db.retry import CONNECTION_ERRORS
 from penstock.engine import commands, status
 from penstock.engine.compile.split_stream import split_stream
+from penstock.engine.cycle.models import QueryContext
 from penstock.engine.cycle.prepare import NoSampleEvents, PreparedQuery, prepare_query
-from penstock.engine.cycle.query_context import QueryContext
 from penstock.engine.cycle.runner import build_small_job
 from penstock.engine.driver.loop import CycleLoop, RunState
-from penstock.engine.gates.validation import check_gate_queues
+from penstock.engine.gates.gate_rules import check_gate_queues
 from penstock.engine.options import RunOptions
 from penstock.engine.registry import RegisteredQuery, Registry
 from penstock.engine.result_rows import QueryRows, RowRequest, read_page, read_rows

@@ -10,7 +10,7 @@ from uuid import UUID
 import msgspec
 
 from penstock.core import json
-from penstock.core.timestamps import from_micros
+from penstock.core.clock import from_micros
 from penstock.log.queue import DEFAULT_KEY
 from penstock.log.storage.chunk import StoredChunk
 

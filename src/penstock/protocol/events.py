@@ -10,7 +10,7 @@ from uuid import UUID
 
 from msgspec import Raw, Struct
 
-from penstock.core.timestamps import to_micros
+from penstock.core.clock import to_micros
 from penstock.log.event import Delivery, Event
 from penstock.log.storage import chunk
 from penstock.log.storage.chunk import StoredChunk

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from psycopg.rows import scalar_row
 
+from penstock.core.clock import EPOCH
 from penstock.core.errors import NotFound
-from penstock.core.timestamps import EPOCH
 from penstock.db.statements import Statements
 from penstock.engine.alerts.evaluate import (
     AlertEvent,

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import psycopg
 
+from penstock.core.clock import from_micros, to_micros
 from penstock.core.errors import DatabaseError
-from penstock.core.timestamps import from_micros, to_micros
 from penstock.db.pg_arrays import int_array
 from penstock.db.statements import Statements
 from penstock.engine.gates.delivery_meters import DeliveryMeter, StoredDelivery, build_delivery_meter

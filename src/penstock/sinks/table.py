@@ -19,7 +19,7 @@ from penstock.db.retry import is_transient
 from penstock.db.statements import Statements, quote_identifier
 from penstock.db.table_names import find_table
 from penstock.sinks.base import Guarantee, TransactionalSink
-from penstock.sinks.validation import read_mapping, read_texts
+from penstock.sinks.options import read_mapping, read_texts
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection

@@ -7,7 +7,7 @@ import pyarrow as pa
 from penstock.engine.cycle.output_events import OutputEvent
 from penstock.engine.gates.buffer import BufferedPartition, ReleaseBuffer
 from penstock.engine.plan import CyclePlan, PartitionRange, SegmentRange
-from penstock.engine.worker.event_failure import EventFailure
+from penstock.engine.worker.reports import EventFailure
 from penstock.stream.gates import Cost
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from penstock.engine.gates.buffer import ReleaseBuffer
 from penstock.engine.gates.planner import GatedPlanner
+from penstock.engine.plan import SourceGroup
 from penstock.engine.planning.planner import PlannerConfig
-from penstock.engine.source_group import SourceGroup
 from penstock.stream.gates import Cost
 from tests.engine.pipelines import Bench
 

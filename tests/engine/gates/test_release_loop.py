@@ -21,13 +21,13 @@ import pytest
 from penstock import token_bucket_gate
 from penstock.core import json
 from penstock.engine.cycle.models import CommitStats, CommitTarget, CycleResult
-from penstock.engine.cycle.watermark_scope import WatermarkScope
+from penstock.engine.cycle.partials import WatermarkScope
 from penstock.engine.gates.admin import GateAdmin, GateChange
 from penstock.engine.gates.planner import GatedPlanner
 from penstock.engine.gates.release import ReleaseTuning
 from penstock.engine.gates.release_loop import ReleaseLoop
+from penstock.engine.plan import SourceGroup
 from penstock.engine.planning.planner import PlannerConfig
-from penstock.engine.source_group import SourceGroup
 from penstock.engine.worker.json_values import COST_PREFIX
 from penstock.log.log import Log
 from penstock.stream.gates import NANOS_PER_TOKEN as TOKEN

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 
+from penstock.engine.plan import SourceGroup
 from penstock.engine.planning.planner import Planner, PlannerConfig
-from penstock.engine.source_group import SourceGroup
 from tests.engine.pipelines import T0, Bench
 
 

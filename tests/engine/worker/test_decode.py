@@ -13,9 +13,8 @@ import pytest
 from penstock.engine.plan import PartitionRange, SegmentRange
 from penstock.engine.worker.chunk_reader import ChunkSlice
 from penstock.engine.worker.decode import EventDecoder
-from penstock.engine.worker.event_failure import EventFailure
 from penstock.engine.worker.read_config import ReadConfig
-from penstock.engine.worker.reports import PartitionReport
+from penstock.engine.worker.reports import EventFailure, PartitionReport
 from penstock.log.storage.chunk import ChunkColumns
 from penstock.stream.steps import EnrichCall, Filter, FlatMap, Foreach, Map, Retries, Step
 

@@ -35,8 +35,7 @@ async def prepare(session: CommandSession) -> None:
 
     require_spark()
     from penstock.engine.spark.class_archive import archive_path, supports_class_archive
-    from penstock.engine.spark.home import set_spark_home
-    from penstock.engine.spark.java import find_java
+    from penstock.engine.spark.java import find_java, set_spark_home
 
     java = find_java()
     if not supports_class_archive(java):

@@ -13,7 +13,7 @@ from psycopg.rows import dict_row
 
 from penstock.cli.demo.steps import Check
 from penstock.cli.demo.traffic import VALUE_FIELDS
-from penstock.core.timestamps import EPOCH
+from penstock.core.clock import EPOCH
 
 if TYPE_CHECKING:
     from penstock.db.pool import Connection

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from penstock.core.timestamps import EPOCH
+from penstock.core.clock import EPOCH
 from penstock.sources.simulate import Traffic, events
 
 

@@ -11,9 +11,8 @@ import psycopg
 from psycopg import sql
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from penstock.connector.database import Conninfo
+from penstock.connector.database import Conninfo, RetryingConnection
 from penstock.connector.options import ResultOptions
-from penstock.connector.retrying_connection import RetryingConnection
 from penstock.core.errors import InvalidRequest, NotFound, short_repr
 from penstock.db.statements import Statements
 from penstock.db.sync import connect_for_user_sql

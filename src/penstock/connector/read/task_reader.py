@@ -21,10 +21,9 @@ from penstock.connector.read.ranges import TaskRanges, handle_loss
 from penstock.core.errors import CorruptChunk, InvalidEvent
 from penstock.engine.plan import PartitionRange
 from penstock.engine.worker.chunk_reader import ChunkSlice, batch_slices, read_chunk_slices
-from penstock.engine.worker.event_failure import EventFailure
 from penstock.engine.worker.event_metadata import EventMetadata
 from penstock.engine.worker.json_columns import JsonColumnDecoder
-from penstock.engine.worker.reports import PartitionReport
+from penstock.engine.worker.reports import EventFailure, PartitionReport
 from penstock.engine.worker.task import translate_database_errors, worker_connection
 
 _logger = logging.getLogger("penstock.connector")

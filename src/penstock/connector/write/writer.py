@@ -9,30 +9,62 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from penstock.connector.database import Conninfo
+from penstock.connector.database import Conninfo, RetryingConnection
 from penstock.connector.log_session import open_log
 from penstock.connector.options import WriteOptions
 from penstock.connector.read.offsets import QueueOffsets
-from penstock.connector.retrying_connection import RetryingConnection
 from penstock.connector.write.rows import EventRows
-from penstock.connector.write.staging import stage_rows
 from penstock.core.backoff import Backoff, RetryTimer
 from penstock.core.errors import InvalidRequest, NotFound, QueueFull
 from penstock.core.wait_notice import WaitNotice
 from penstock.log.log import Log
 from penstock.log.queue import Queue
+from penstock.log.write.batch import Batch
 from penstock.log.write.staged_writes import WriteVersion
 from penstock.log.write.upload import StagedUpload
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+async def stage_rows(
+    database: Conninfo, queue: str, rows: EventRows, write: WriteVersion, batches: Iterable[pa.RecordBatch]
+) -> StagedUpload | None:
+    """Stage the rows of a task; return None if there are none."""
+    pending = (batch for batch in batches if batch.num_rows)
+    batch = next(pending, None)
+    if batch is None:
+        return None
+    async with open_log(database) as log:
+        target = await log.queue(queue)
+        _check_ids(target, rows)
+        upload = await log.staged_writes.begin(target, write)
+        try:
+            while batch is not None:
+                await upload.add(await log.encode(Batch(queue, rows.to_events(batch, target.key_field))))
+                batch = next(pending, None)
+            return await upload.finish_staging()
+        except BaseException:
+            await upload.abandon()
+            raise
+
+
+def _check_ids(queue: Queue, rows: EventRows) -> None:
+    if "id" in rows.columns and queue.dedup_window_seconds > 0:
+        raise InvalidRequest(
+            f"queue {queue.name!r} deduplicates events by id for {queue.dedup_window_seconds:g} s, which Spark writes "
+            "do not support: leave out the column 'id', or set dedup_window_seconds of the queue to 0. "
+            "A repeated write is recognized by its transaction"
+        )
+
 
 _logger = logging.getLogger("penstock.connector")
 

@@ -13,8 +13,8 @@ from penstock.console.widgets import elements, forms
 from penstock.console.widgets.charts import ChartLine, TimeChart
 from penstock.console.widgets.tables import DataTable, TableCell, TableColumn, key_cell
 from penstock.core import formatting
+from penstock.core.clock import to_micros
 from penstock.core.errors import InvalidRequest
-from penstock.core.timestamps import to_micros
 from penstock.engine.alerts.store import RuleInfo, RuleStore
 from penstock.engine.alerts.trial import Trial, TrialAlert, TrialPoint, try_rule
 from penstock.server.auth.identity import Role

@@ -22,10 +22,10 @@ from psycopg.pq import Ping
 from penstock.core.errors import ConfigurationError, DatabaseError, DatabaseVersionError
 from penstock.core.lock_file import LockFile
 from penstock.db.embedded import postmaster
-from penstock.db.embedded.config import write_config
 from penstock.db.embedded.os_account import Account, account_for, check_access
 from penstock.db.embedded.postmaster import (
     DATABASE,
+    PORT,
     SOCKET,
     USER,
     Postmaster,
@@ -34,8 +34,94 @@ from penstock.db.embedded.postmaster import (
     is_alive,
 )
 from penstock.db.embedded.secure_files import check_not_shared, create_file, make_private_directory, unusable_path
-from penstock.db.embedded.server_log import ServerLog, last_lines
 from penstock.db.embedded.subprocess import run
+
+
+class ServerLog:
+    """Reads the end of the log for error messages, and its size as a sign of life."""
+
+    def __init__(self, directory: Path) -> None:
+        self.startup = directory / "startup.log"
+        self.directory = directory / "log"
+
+    def read_tail(self) -> str:
+        """Return the last lines of the latest start."""
+        startup = _read_end(self.startup)
+        # The newest log belongs to this start only if the server got as far as opening it.
+        return last_lines(_read_end(self._newest()) if "redirecting log output" in startup else startup)
+
+    def size(self) -> int:
+        """Return the size of the newest log, which grows with every message."""
+        path = self._newest()
+        return path.stat().st_size if path.exists() else 0
+
+    def _newest(self) -> Path:
+        files = [path for path in self.directory.glob("*.log") if path.is_file() and not path.is_symlink()]
+        return max(files, key=lambda path: path.stat().st_mtime, default=self.startup)
+
+
+def last_lines(text: str) -> str:
+    """Return the last 20 lines, for an error message."""
+    return "\n".join(text.splitlines()[-20:])
+
+
+def _read_end(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - 16_384))
+            return file.read().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+_DEFAULTS = {
+    "max_connections": "200",
+    "shared_buffers": "256MB",
+    "max_wal_size": "4GB",
+    "checkpoint_timeout": "15min",
+    "wal_compression": "off",  # chunks are compressed already
+    "jit": "off",  # compiling short statements costs more than it saves
+    "fsync": "on",
+    "synchronous_commit": "on",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+    "log_line_prefix": "%m [%p] ",
+    "log_filename": "postgresql-%a.log",
+    "log_truncate_on_rotation": "on",
+    "log_rotation_age": "1d",
+    "log_rotation_size": "0",
+}
+
+
+def write_config(directory: Path, *, data: Path, socket_dir: Path, log_dir: Path, options: Mapping[str, str]) -> None:
+    """Write ``penstock.conf``. ``local.conf`` overrides all settings but those of the socket and the log."""
+    quoted_socket_dir = str(socket_dir).replace('"', '""')
+    fixed = {
+        "listen_addresses": "",
+        "port": str(PORT),
+        "unix_socket_directories": f'"{quoted_socket_dir}"',
+        "unix_socket_permissions": "0700",
+        "logging_collector": "on",
+        "log_directory": str(log_dir),
+    }
+    lines = [
+        "# Written by Penstock before each start. Put your own settings into local.conf.",
+        f"include '{data.name}/postgresql.conf'",
+        *(f"{name} = {_quote(value)}" for name, value in {**_DEFAULTS, **options}.items()),
+        "include_if_exists 'local.conf'",
+        *(f"{name} = {_quote(value)}" for name, value in fixed.items()),
+    ]
+    with create_file(directory / "penstock.conf", 0o644) as file:
+        file.write("\n".join(lines) + "\n")
+    if not (local_conf := directory / "local.conf").exists():
+        with create_file(local_conf, 0o644) as file:
+            file.write("# Your own settings for the embedded PostgreSQL: name = 'value'\n")
+
+
+def _quote(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace("'", "''")
+    return f"'{escaped}'"
+
 
 logger = logging.getLogger(__name__)
 

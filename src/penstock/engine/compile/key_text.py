@@ -1,4 +1,4 @@
-"""Converts values and keys to text in Spark, so that equal values have equal texts."""
+"""Converts values and keys to text in Spark, so that equal values have equal texts, and types to PostgreSQL's."""
 
 from __future__ import annotations
 
@@ -7,7 +7,25 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from penstock.engine.compile.postgres_types import postgres_type
+_TYPES = {
+    "string": "text",
+    "boolean": "boolean",
+    "double": "double precision",
+    "float": "double precision",
+    "tinyint": "bigint",
+    "smallint": "bigint",
+    "int": "bigint",
+    "bigint": "bigint",
+    "timestamp": "timestamptz",
+    "timestamp_ltz": "timestamptz",
+    "date": "date",
+}
+
+
+def postgres_type(spark_type: str) -> str:
+    if spark_type.startswith("decimal"):
+        return "numeric"
+    return _TYPES.get(spark_type, "jsonb")
 
 
 def to_text(value: Column, spark_type: str) -> Column:

@@ -15,17 +15,27 @@ from penstock.core.errors import LeaseLost
 from penstock.db.retry import CONNECTION_ERRORS, DatabaseRetry
 from penstock.db.statements import Statements
 from penstock.engine.alerts.evaluate import AlertEvent, evaluate_rules
-from penstock.engine.commit_connection import open_commit_connection
-from penstock.engine.cycle.cycle_ledger import delete_old_cycles, finish_cycle, widen_search
+from penstock.engine.cycle.commit_steps import (
+    LockedQuery,
+    PositionMove,
+    advance_positions,
+    delete_old_cycles,
+    finish_cycle,
+    lock_query,
+    open_commit_connection,
+    widen_search,
+)
 from penstock.engine.cycle.dead_letters import store_dead_letters
 from penstock.engine.cycle.models import CommitStats, CommitTarget, CycleResult
 from penstock.engine.cycle.output_events import OutputEvent, partition_outputs, rekey_window, windows_to_outputs
 from penstock.engine.cycle.partials import ALL_PARTITIONS
-from penstock.engine.cycle.positions import PositionMove, advance_positions
-from penstock.engine.cycle.query_lock import LockedQuery, lock_query
-from penstock.engine.cycle.session_merge import merge_closed_sessions, merge_open_sessions
+from penstock.engine.cycle.result_merge import (
+    merge_closed_sessions,
+    merge_open_sessions,
+    merge_partials,
+    stage_partials,
+)
 from penstock.engine.cycle.watermarks import Watermarks
-from penstock.engine.cycle.window_merge import merge_partials, stage_partials
 from penstock.engine.plan import CyclePlan
 from penstock.engine.planning import poison_search
 from penstock.engine.planning.poison_search import PoisonSearch

@@ -7,7 +7,7 @@ from typing import Any
 from psycopg import AsyncConnection
 
 from penstock.engine.cycle.models import CommitStats, CommitTarget, CycleResult
-from penstock.engine.worker.event_failure import EventFailure, EventRef
+from penstock.engine.worker.reports import EventFailure, EventRef
 from penstock.log.dead_letters.models import FailedEvent
 from penstock.log.log import Log
 

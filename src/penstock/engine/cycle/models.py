@@ -1,23 +1,26 @@
-"""The data of a cycle: Spark's result, the result to commit, the target of the commit, and its statistics."""
+"""The data of a cycle: what a driver runs it with, Spark's result, the result to commit, its target and statistics."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
+from pyspark.sql import SparkSession
 
+from penstock.engine.compile.split_stream import SplitStream
 from penstock.engine.cycle.output_events import OutputEvent
-from penstock.engine.cycle.partials import SessionMove
-from penstock.engine.cycle.watermark_scope import WatermarkScope
+from penstock.engine.cycle.partials import SessionMove, WatermarkScope
 from penstock.engine.joins.state import ExpiredEvent, JoinState, JoinStateChanges
-from penstock.engine.plan import CyclePlan
+from penstock.engine.options import RunOptions
+from penstock.engine.plan import CyclePlan, SourceGroup
+from penstock.engine.registry import Registry
 from penstock.engine.result_tables import ResultTables
-from penstock.engine.source_group import SourceGroup
-from penstock.engine.worker.event_failure import EventRef
-from penstock.engine.worker.reports import TaskReport
+from penstock.engine.worker.reports import EventRef, TaskReport
+from penstock.log.log import Log
+from penstock.stream.definition import Definition
 from penstock.stream.time_rules import TimeRules
 
 
@@ -94,3 +97,25 @@ class CommitTarget:
     #: A field or function of a closed window that is the key of its event; None: the window's key.
     window_key: Any = None
     join_state: JoinState | None = None
+
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class QueryContext:
+    id: int
+    name: str
+    stream: Definition
+    split: SplitStream
+    options: RunOptions
+    log: Log
+    registry: Registry
+    spark: SparkSession
+    #: Runs a coroutine on the event loop of the log.
+    run_coroutine: Callable[[Coroutine[Any, Any, Any]], Any]
+
+    def run(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
+        """Run a coroutine on the event loop of the log, and return its result."""
+        result: _T = self.run_coroutine(coroutine)
+        return result

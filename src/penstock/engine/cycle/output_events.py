@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 from penstock.core import json
 from penstock.core.errors import WindowKeyFailed
 from penstock.core.names import MAX_KEY_BYTES, find_key_problem
-from penstock.engine.worker.event_failure import EventFailure, EventRef
 from penstock.engine.worker.json_values import COST_PREFIX, decode_rows, strip_internal_fields
 from penstock.engine.worker.read_config import EVENT_JSON
+from penstock.engine.worker.reports import EventFailure, EventRef
 from penstock.log.queue import Queue
 from penstock.log.storage import chunk
 from penstock.log.write.piece import PIECE_EVENTS, Piece

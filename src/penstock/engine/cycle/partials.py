@@ -4,14 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.engine.compile.windows.exact_sums import add_high_digits
-from penstock.engine.cycle.watermark_scope import WatermarkScope
-from penstock.engine.worker.event_failure import EventRef
+from penstock.engine.worker.reports import EventRef
+
+
+class WatermarkScope(Enum):
+    """Which partitions advance the watermark that closes a window."""
+
+    #: Only the partition that the window's key is in.
+    PARTITION = "partition"
+    #: Like PARTITION, but all partitions for windows of events without a key, which are in all partitions.
+    KEYLESS_GLOBAL = "keyless global"
+    #: All partitions: the window's key is not the queue's.
+    GLOBAL = "global"
+
 
 #: Stands for all partitions, where they close windows together.
 ALL_PARTITIONS = 0

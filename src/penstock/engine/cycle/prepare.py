@@ -20,15 +20,15 @@ from penstock.engine.compile.schema.sample import SAMPLE_SIZE
 from penstock.engine.compile.schema.unknown_fields import field_names
 from penstock.engine.compile.split_stream import split_stream
 from penstock.engine.compile.windows.window_assignment import compile_windows
-from penstock.engine.cycle.query_context import QueryContext
-from penstock.engine.cycle.watermark_scope import WatermarkScope
+from penstock.engine.cycle.models import QueryContext
+from penstock.engine.cycle.partials import WatermarkScope
 from penstock.engine.joins.inputs import SIDES, input_streams
 from penstock.engine.joins.prepare import prepare_join
 from penstock.engine.joins.reader import JoinReader
 from penstock.engine.joins.state import JoinState
+from penstock.engine.plan import SourceGroup
 from penstock.engine.reference_tables import ReferenceTables
 from penstock.engine.result_tables import ResultTables
-from penstock.engine.source_group import SourceGroup
 from penstock.engine.spark.errors import stream_errors
 from penstock.engine.worker.preaggregate import Preaggregation
 from penstock.engine.worker.read_config import EMPTY_SCHEMA, ReadConfig

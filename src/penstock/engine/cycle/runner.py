@@ -15,11 +15,17 @@ from pyspark.sql import DataFrame
 from penstock.core.errors import SparkFailure
 from penstock.db.statements import Statements
 from penstock.engine.cycle.commit import Committer
-from penstock.engine.cycle.models import CommitStats, CommitTarget, ComputedCycle, CycleResult, SparkResult
+from penstock.engine.cycle.models import (
+    CommitStats,
+    CommitTarget,
+    ComputedCycle,
+    CycleResult,
+    QueryContext,
+    SparkResult,
+)
 from penstock.engine.cycle.output_events import reject_invalid_keys, table_to_outputs
 from penstock.engine.cycle.partials import empty_partials, split_result
 from penstock.engine.cycle.prepare import PreparedQuery
-from penstock.engine.cycle.query_context import QueryContext
 from penstock.engine.joins.reader import JoinReader
 from penstock.engine.joins.state import ExpiredEvent, collect_changes
 from penstock.engine.ledger import COMMIT_BEFORE
@@ -27,10 +33,9 @@ from penstock.engine.plan import CyclePlan
 from penstock.engine.planning import poison_search
 from penstock.engine.planning.poison_search import PoisonSearch
 from penstock.engine.spark.errors import error_summary
-from penstock.engine.worker.event_failure import EventFailure
 from penstock.engine.worker.preaggregate import merge_blocks
 from penstock.engine.worker.reader import EventReader
-from penstock.engine.worker.reports import ConflictingReports, PartitionReport, TaskReport
+from penstock.engine.worker.reports import ConflictingReports, EventFailure, PartitionReport, TaskReport
 from penstock.engine.worker.task import CycleJob, set_cycle_job
 from penstock.stream.expression import is_python
 from penstock.stream.time_rules import close_delay_us

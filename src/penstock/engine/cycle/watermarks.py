@@ -9,13 +9,12 @@ import pyarrow as pa
 import pyarrow.compute
 from psycopg import AsyncConnection
 
-from penstock.core.timestamps import to_micros
+from penstock.core.clock import to_micros
 from penstock.db.pg_arrays import int_array
 from penstock.db.statements import Statements
+from penstock.engine.cycle.commit_steps import LockedQuery
 from penstock.engine.cycle.models import CommitTarget, CycleResult
-from penstock.engine.cycle.partials import ALL_PARTITIONS
-from penstock.engine.cycle.query_lock import LockedQuery
-from penstock.engine.cycle.watermark_scope import WatermarkScope
+from penstock.engine.cycle.partials import ALL_PARTITIONS, WatermarkScope
 from penstock.engine.joins.state import JoinState
 from penstock.engine.result_tables import ResultTables
 from penstock.log.catalog import Catalog

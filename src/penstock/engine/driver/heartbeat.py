@@ -9,7 +9,7 @@ from collections.abc import Callable
 from py4j.protocol import Py4JError
 
 from penstock.core.errors import LeaseLost
-from penstock.engine.cycle.query_context import QueryContext
+from penstock.engine.cycle.models import QueryContext
 
 _logger = logging.getLogger("penstock.engine")
 

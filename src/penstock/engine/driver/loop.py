@@ -24,19 +24,18 @@ from penstock.core.errors import (
 )
 from penstock.db.retry import CONNECTION_ERRORS
 from penstock.engine.cycle.commit import CycleTooLarge
-from penstock.engine.cycle.models import CommitStats, CycleResult, SparkResult
+from penstock.engine.cycle.models import CommitStats, CycleResult, QueryContext, SparkResult
+from penstock.engine.cycle.partials import WatermarkScope
 from penstock.engine.cycle.prepare import NoSampleEvents, PreparedQuery, prepare_query, read_newest
-from penstock.engine.cycle.query_context import QueryContext
 from penstock.engine.cycle.runner import CycleRunner
-from penstock.engine.cycle.watermark_scope import WatermarkScope
 from penstock.engine.driver.heartbeat import LeaseHeartbeat
 from penstock.engine.driver.missing_fields import MissingFields, fields_read
 from penstock.engine.driver.prefetch import Prefetcher
+from penstock.engine.gates.gate_rules import check_gate_queues
 from penstock.engine.gates.limits import default_limit, prefetch_target
 from penstock.engine.gates.planner import GatedPlanner
 from penstock.engine.gates.release import ReleaseTuning
 from penstock.engine.gates.release_loop import ReleaseLoop
-from penstock.engine.gates.validation import check_gate_queues
 from penstock.engine.joins.state import MAX_JOIN_EVENTS
 from penstock.engine.plan import CyclePlan
 from penstock.engine.planning import poison_search

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import NamedTuple
 
-from penstock.engine.gates.costs import Costs, cost_at, total_cost
+from penstock.engine.gates.event_costs import Costs, cost_at, total_cost
 from penstock.engine.gates.rate_limiters import Meter
 
 #: The database stores a deficit as a bigint.

@@ -14,11 +14,11 @@ import pyarrow as pa
 
 from penstock.core.errors import LeaseLost
 from penstock.engine.cycle.output_events import OutputEvent
-from penstock.engine.gates.costs import Costs, to_nanos
+from penstock.engine.gates.event_costs import Costs, to_nanos
 from penstock.engine.gates.limits import PartitionLimits
 from penstock.engine.plan import CyclePlan, PartitionRange
-from penstock.engine.worker.event_failure import EventFailure
 from penstock.engine.worker.json_values import COST_PREFIX
+from penstock.engine.worker.reports import EventFailure
 from penstock.stream.gates import Cost, Gate, find_cost_problem
 
 #: At most so many partitions are evicted at once, so that the others do not wait for that.

@@ -1,16 +1,37 @@
-"""The cost and the key of an event at the gates that released it, in its headers.
+"""The costs of events at gates, in billionths of a token, and in the headers of the events that gates released.
 
-A sink behind the gates reads them. Events that cost one token at every gate and keep their key have no such headers.
+A sink behind the gates reads the headers. Events that cost one token at every gate and keep their key have none.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
+from typing import Any, TypeAlias
 
 from penstock.log.event import Event
 from penstock.log.queue import DEFAULT_KEY
 from penstock.stream.gates import NANOS_PER_TOKEN, format_amount, to_nanotokens
+
+#: The costs of a partition's events at one gate, in order; a single number if all events cost the same.
+Costs: TypeAlias = int | list[int]
+
+
+def to_nanos(cost: Any) -> int | None:
+    """Convert a cost that Spark computed to billionths; None if it is not a finite number."""
+    if isinstance(cost, float):
+        return round(cost * NANOS_PER_TOKEN) if math.isfinite(cost) else None
+    return to_nanotokens(cost)
+
+
+def cost_at(costs: Costs, index: int) -> int:
+    return costs if isinstance(costs, int) else costs[index]
+
+
+def total_cost(costs: Costs, count: int) -> int:
+    return costs * count if isinstance(costs, int) else sum(costs[:count])
+
 
 #: The costs in tokens, one for each gate, with commas between them.
 COST_HEADER = "penstock-gate-cost"

@@ -10,18 +10,18 @@ from typing import Any, NamedTuple
 
 from psycopg import AsyncConnection
 
+from penstock.core.clock import to_micros
 from penstock.core.errors import LeaseLost
-from penstock.core.timestamps import to_micros
 from penstock.db.pg_arrays import int_array
 from penstock.db.statements import Statements
+from penstock.engine.cycle.commit_steps import PositionMove
 from penstock.engine.cycle.models import CommitTarget
-from penstock.engine.cycle.positions import PositionMove
 from penstock.engine.gates.allocate import Allocation, PartitionAllocation, PartitionDemand
 from penstock.engine.gates.buffer import BufferedPartition
-from penstock.engine.gates.costs import total_cost
+from penstock.engine.gates.event_costs import total_cost
 from penstock.engine.gates.limits import LimitOverrides, LimitRow, PartitionLimits, build_meter, prefetch_target
 from penstock.engine.gates.rate_limiters import Limit, Meter, MeterState
-from penstock.engine.worker.event_failure import EventFailure
+from penstock.engine.worker.reports import EventFailure
 from penstock.log.log import Log
 from penstock.stream.gates import NANOS_PER_TOKEN, ConcurrencyGate, Gate
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import NamedTuple
 
-from penstock.core.timestamps import to_micros
+from penstock.core.clock import to_micros
 from penstock.engine.gates.rate_limiters import BucketMeter, ConcurrencyMeter, Limit, Meter, MeterState, WindowMeter
 from penstock.stream.gates import NANOS_PER_TOKEN, ConcurrencyGate, Gate, SlidingWindowGate, TokenBucketGate
 

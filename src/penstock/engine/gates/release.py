@@ -17,16 +17,15 @@ from typing import Any
 import psycopg
 from psycopg import AsyncConnection
 
+from penstock.core.clock import to_micros
 from penstock.core.errors import LeaseLost
-from penstock.core.timestamps import to_micros
 from penstock.db.statements import Statements
+from penstock.engine.cycle.commit_steps import advance_positions
 from penstock.engine.cycle.models import CommitStats, CommitTarget
 from penstock.engine.cycle.output_events import OutputEvent, partition_outputs
-from penstock.engine.cycle.positions import advance_positions
 from penstock.engine.gates.allocate import Allocation, allocate
 from penstock.engine.gates.buffer import BufferedPartition
-from penstock.engine.gates.costs import cost_at
-from penstock.engine.gates.event_costs import gate_headers
+from penstock.engine.gates.event_costs import cost_at, gate_headers
 from penstock.engine.gates.gate_rules import PAUSED_UNTIL_US
 from penstock.engine.gates.gate_state import Candidate, GateState
 from penstock.engine.gates.schedule import local_us

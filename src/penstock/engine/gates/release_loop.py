@@ -17,10 +17,14 @@ from psycopg import AsyncConnection
 from penstock.core.errors import LeaseLost
 from penstock.db.retry import CONNECTION_ERRORS
 from penstock.db.statements import Statements
-from penstock.engine.commit_connection import open_commit_connection
-from penstock.engine.cycle.cycle_ledger import delete_old_cycles, finish_cycle, widen_search
+from penstock.engine.cycle.commit_steps import (
+    delete_old_cycles,
+    finish_cycle,
+    lock_query,
+    open_commit_connection,
+    widen_search,
+)
 from penstock.engine.cycle.models import CommitStats, CommitTarget, CycleResult
-from penstock.engine.cycle.query_lock import lock_query
 from penstock.engine.gates.buffer import MAX_EVICTED_PARTITIONS, BufferedPartition, ReleaseBuffer
 from penstock.engine.gates.fair_queue import FairQueue
 from penstock.engine.gates.gate_rules import store_gate_rules

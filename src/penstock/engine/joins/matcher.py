@@ -17,10 +17,9 @@ import pyarrow as pa
 
 from penstock.db.pg_arrays import int_array
 from penstock.engine.joins.state import JOIN_ROW_SCHEMA, LEFT, RIGHT, JoinState, encode_rows
-from penstock.engine.worker.event_failure import EventRef
 from penstock.engine.worker.json_columns import JsonColumnDecoder
 from penstock.engine.worker.read_config import EVENT_JSON, SYSTEM_COLUMNS, ReadConfig
-from penstock.engine.worker.reports import TaskReport
+from penstock.engine.worker.reports import EventRef, TaskReport
 from penstock.engine.worker.task import (
     current_task,
     load_plan,

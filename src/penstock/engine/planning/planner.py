@@ -17,12 +17,11 @@ from penstock.db.statements import Statements
 from penstock.db.sync import connect
 from penstock.engine import plan as plans
 from penstock.engine.joins.state import JoinState
-from penstock.engine.plan import CyclePlan, PartitionRange, assign_tasks
+from penstock.engine.plan import CyclePlan, PartitionRange, SourceGroup, assign_tasks
 from penstock.engine.planning import poison_search
 from penstock.engine.planning.cycle_size import CycleSize, divide_evenly
 from penstock.engine.planning.poison_search import PoisonSearch
 from penstock.engine.planning.segment_ranges import OffsetRange, resolve_segments
-from penstock.engine.source_group import SourceGroup
 
 _sql = Statements("penstock.engine.planning", "planner.sql")
 _groups = Statements("penstock.log", "groups.sql")

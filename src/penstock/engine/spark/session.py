@@ -17,8 +17,7 @@ from pyspark.sql import SparkSession
 from penstock.core.errors import ConfigurationError
 from penstock.engine.spark.class_archive import archive_path, read_options
 from penstock.engine.spark.errors import disable_pyspark_error_logs
-from penstock.engine.spark.home import set_spark_home
-from penstock.engine.spark.java import find_java, write_next_to_launcher
+from penstock.engine.spark.java import find_java, set_spark_home, write_next_to_launcher
 
 _LOG4J_PROPERTIES = """\
 # Spark logs warnings and errors to the terminal.

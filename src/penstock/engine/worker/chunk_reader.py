@@ -9,14 +9,13 @@ from typing import Any
 import psycopg
 from msgspec import structs
 
+from penstock.core.clock import to_micros
 from penstock.core.errors import CorruptChunk
-from penstock.core.timestamps import to_micros
 from penstock.db.pg_arrays import int_array
 from penstock.db.statements import Statements
 from penstock.engine.plan import PartitionRange, SegmentRange
-from penstock.engine.worker.event_failure import EventFailure
 from penstock.engine.worker.packed_strings import decode_strings
-from penstock.engine.worker.reports import PartitionReport
+from penstock.engine.worker.reports import EventFailure, PartitionReport
 from penstock.engine.worker.task import translate_database_errors
 from penstock.log.dead_letters.models import DAMAGED_STAGE
 from penstock.log.storage import chunk, chunk_reader

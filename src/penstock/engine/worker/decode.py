@@ -11,12 +11,11 @@ import pyarrow as pa
 
 from penstock.core import json
 from penstock.engine.worker.chunk_reader import ChunkSlice
-from penstock.engine.worker.event_failure import EventFailure
 from penstock.engine.worker.event_metadata import EventMetadata
 from penstock.engine.worker.event_time import NO_TIME, EventTimes, parse_event_time, parse_event_times
 from penstock.engine.worker.json_columns import DEFAULT_NUMBER, JsonColumnDecoder
 from penstock.engine.worker.read_config import EVENT_JSON, METADATA, ReadConfig
-from penstock.engine.worker.reports import PartitionReport
+from penstock.engine.worker.reports import EventFailure, PartitionReport
 from penstock.engine.worker.udf.batch import UdfBatch, UdfItem
 from penstock.engine.worker.udf.steps import run_udf_steps
 from penstock.engine.worker.udf.watchdog import UdfWatchdog

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.core.timestamps import from_micros
+from penstock.core.clock import from_micros
 from penstock.engine.plan import PartitionRange
 from penstock.engine.worker.chunk_reader import ChunkSlice
-from penstock.engine.worker.event_failure import EventRef
+from penstock.engine.worker.reports import EventRef
 from penstock.log.queue import DEFAULT_KEY
 
 _Array = np.ndarray[Any, Any]

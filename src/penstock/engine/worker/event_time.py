@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.core import timestamps
+from penstock.core import clock
 
 #: Stands for no event time; smaller than every time.
 NO_TIME = -(2**62)
 # The years 1 to 9998, which PostgreSQL and Python can both represent, with room for a window after them.
-MIN_TIME_US = timestamps.MIN_MICROS
-MAX_TIME_US = timestamps.MAX_MICROS - 366 * 86_400_000_000
+MIN_TIME_US = clock.MIN_MICROS
+MAX_TIME_US = clock.MAX_MICROS - 366 * 86_400_000_000
 
 #: The end of a time with a time zone.
 _ZONE = r"(Z|[+-]\d\d:\d\d)$"
@@ -30,7 +30,7 @@ EventTimes: TypeAlias = tuple[np.ndarray[Any, Any], dict[int, str]]
 
 def to_timestamp(us: int) -> datetime:
     """Convert microseconds to a timestamp, clamped to the supported range."""
-    return timestamps.from_micros(min(max(us, MIN_TIME_US), MAX_TIME_US))
+    return clock.from_micros(min(max(us, MIN_TIME_US), MAX_TIME_US))
 
 
 def parse_event_time(value: Any) -> int:
@@ -54,7 +54,7 @@ def parse_event_time(value: Any) -> int:
         raise ValueError("the event has no time" if value is None else f"{str(value)[:60]} is not a time")
     if timestamp.utcoffset() is None:
         raise ValueError(f"the time {value} has no time zone; add one, for example a Z at the end")
-    return _check_range(timestamps.to_micros(timestamp), value)
+    return _check_range(clock.to_micros(timestamp), value)
 
 
 def _check_range(us: int, value: Any) -> int:

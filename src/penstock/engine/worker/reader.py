@@ -13,14 +13,13 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from penstock.core.timestamps import to_micros
+from penstock.core.clock import to_micros
 from penstock.engine.plan import CyclePlan, PartitionRange
 from penstock.engine.worker.chunk_reader import ChunkSlice, batch_slices, read_chunk_slices
 from penstock.engine.worker.decode import EventDecoder
-from penstock.engine.worker.event_failure import EventFailure
 from penstock.engine.worker.preaggregate import preaggregate_batches, to_ipc
 from penstock.engine.worker.read_config import ReadConfig
-from penstock.engine.worker.reports import PartitionReport, TaskReport
+from penstock.engine.worker.reports import EventFailure, PartitionReport, TaskReport
 from penstock.engine.worker.task import (
     CycleJob,
     current_task,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from functools import lru_cache, partial
 from itertools import count
 from operator import attrgetter
 from typing import Any, NamedTuple
+from uuid import UUID
 
 import msgspec
 import psycopg
@@ -35,10 +37,25 @@ from penstock.log.groups import Group, Groups
 from penstock.log.notify import Notifier
 from penstock.log.queue import Queue
 from penstock.log.read.ack import Acks
-from penstock.log.read.lease_id import group_of_lease, new_lease_id
 from penstock.log.read.pop_request import PopRequest
 from penstock.log.read.position_store import PositionKey, PositionStore
 from penstock.log.read.round_robin import ALL_PARTITIONS, PartitionSpan, RoundRobin
+
+_GROUP_SHIFT = 96
+_VERSION = 0x8 << 76
+_VARIANT = 0b10 << 62
+_RANDOM = (1 << _GROUP_SHIFT) - 1 - (0xF << 76) - (0b11 << 62)
+
+
+def new_lease_id(group_id: int) -> UUID:
+    """Return a new id for a lease of the group."""
+    return UUID(int=group_id << _GROUP_SHIFT | _VERSION | _VARIANT | (secrets.randbits(_GROUP_SHIFT) & _RANDOM))
+
+
+def group_of_lease(lease_id: UUID) -> int:
+    """Return the id of the group that the lease id contains. It is arbitrary if another program made the id."""
+    return lease_id.int >> _GROUP_SHIFT
+
 
 _sql = Statements("penstock.log.read", "lease.sql")
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from penstock.core.clock import MAX_MICROS, MIN_MICROS, to_micros
 from penstock.core.errors import InvalidEvent, short_repr
 from penstock.core.names import find_key_problem
-from penstock.core.timestamps import MAX_MICROS, MIN_MICROS, to_micros
 
 EVENT_FIELDS = ("data", "key", "id", "time", "headers")
 MAX_ID_BYTES = 256

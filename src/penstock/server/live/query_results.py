@@ -16,8 +16,8 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import msgspec
 from psycopg.rows import class_row, scalar_row
 
+from penstock.core.clock import EPOCH
 from penstock.core.errors import NotFound
-from penstock.core.timestamps import EPOCH
 from penstock.db.pool import Connection, Database
 from penstock.db.statements import Statements, fill_placeholders, quote_identifier
 from penstock.server.live.subscriber import LiveMessage

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.core.backoff import Backoff
+from penstock.core.clock import to_micros
 from penstock.core.errors import InvalidRequest, SinkBusy, SinkError, SinkRejected, short_repr
 from penstock.core.names import check_text
 from penstock.core.option_checks import check_integer
-from penstock.core.timestamps import to_micros
 from penstock.sinks.base import Sink
 from penstock.sinks.http.address_filter import check_networks, resolve
 from penstock.sinks.http.circuit_breaker import CircuitBreaker
 from penstock.sinks.http.signature import read_secret, sign
-from penstock.sinks.validation import read_mapping, read_number
+from penstock.sinks.options import read_mapping, read_number
 
 if TYPE_CHECKING:
     import ssl

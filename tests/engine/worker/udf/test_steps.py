@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from penstock.engine.worker.event_failure import EventRef
+from penstock.engine.worker.reports import EventRef
 from penstock.engine.worker.udf.batch import UdfBatch, UdfItem
 from penstock.engine.worker.udf.steps import run_udf_steps
 from penstock.stream.context import Context

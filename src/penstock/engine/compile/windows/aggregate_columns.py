@@ -15,8 +15,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from penstock.core.errors import InvalidRequest
-from penstock.engine.compile.key_text import to_text
-from penstock.engine.compile.postgres_types import postgres_type
+from penstock.engine.compile.key_text import postgres_type, to_text
 from penstock.engine.compile.windows.exact_sums import HIGH_SUFFIX, exact_sum
 from penstock.stream.aggregates import Aggregate
 

@@ -15,11 +15,10 @@ from penstock.core import json
 from penstock.db.pg_arrays import int_array
 from penstock.db.statements import Statements, fill_placeholders
 from penstock.engine.compile.windows.aggregate_columns import ResultColumn, StateColumn
-from penstock.engine.worker.event_failure import EventFailure, EventRef
 from penstock.engine.worker.json_values import to_json_value
 from penstock.engine.worker.preaggregate import GROUP_COLUMNS, PARTIAL_COLUMNS
 from penstock.engine.worker.read_config import EVENT_JSON, METADATA, SYSTEM_COLUMNS, ReadConfig
-from penstock.engine.worker.reports import TaskReport
+from penstock.engine.worker.reports import EventFailure, EventRef, TaskReport
 from penstock.engine.worker.task import send_stage_report, translate_database_errors, worker_connection
 from penstock.engine.worker.udf.watchdog import UdfWatchdog
 from penstock.stream.definition import Reduce

@@ -1,3 +1,14 @@
+-- name: configure_connection
+-- The merge of a cycle joins thousands of rows, hence work_mem. A commit that was reported must survive a crash of the
+-- server, hence synchronous_commit is never off.
+SELECT set_config('TimeZone', 'UTC', false),
+       set_config('jit', 'off', false),
+       set_config('work_mem', '64MB', false),
+       set_config('synchronous_commit',
+                  CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on'
+                                                             ELSE current_setting('synchronous_commit') END, false),
+       set_config('idle_in_transaction_session_timeout', %(idle_timeout)s, false)
+
 -- name: lock_query
 SELECT q.fence, q.closed_us, clock_timestamp() AS now, q.poison_search,
        EXISTS (SELECT FROM penstock.groups g WHERE g.query_id = q.name AND g.epoch > 0) AS is_repartitioned

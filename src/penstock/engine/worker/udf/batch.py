@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from penstock.core import json
-from penstock.engine.worker.event_failure import EventFailure, EventRef
 from penstock.engine.worker.json_columns import JsonColumnDecoder
+from penstock.engine.worker.reports import EventFailure, EventRef
 from penstock.engine.worker.udf.exact_numbers import restore_digits
 from penstock.stream.context import Context
 from penstock.stream.steps import Retries

@@ -15,7 +15,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.core import json
-from penstock.engine.worker.event_failure import EventRef
 from penstock.engine.worker.json_columns import JsonColumnDecoder
 from penstock.engine.worker.json_values import decode_rows
 from penstock.engine.worker.read_config import (
@@ -26,7 +25,7 @@ from penstock.engine.worker.read_config import (
     ReadConfig,
     event_schema,
 )
-from penstock.engine.worker.reports import TaskReport
+from penstock.engine.worker.reports import EventRef, TaskReport
 from penstock.engine.worker.task import send_stage_report
 from penstock.engine.worker.udf.batch import UdfBatch, UdfItem
 from penstock.engine.worker.udf.steps import run_udf_steps

@@ -11,9 +11,9 @@ import msgspec
 from msgspec import Raw, field
 from psycopg.rows import class_row
 
+from penstock.core.clock import EPOCH, MAX_MICROS
 from penstock.core.errors import TransactionRefused
 from penstock.core.names import check_text
-from penstock.core.timestamps import EPOCH, MAX_MICROS
 from penstock.db.statements import Statements
 from penstock.server.auth.identity import Role
 from penstock.server.http.errors import Problem

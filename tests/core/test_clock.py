@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from penstock.core.timestamps import MAX_MICROS, MIN_MICROS, from_micros, to_micros
+from penstock.core.clock import MAX_MICROS, MIN_MICROS, from_micros, to_micros
 
 _ZONES = st.integers(-23 * 60, 23 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
 
