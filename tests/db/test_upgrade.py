@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import re
+import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import psycopg
 import pytest
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, sql
 from psycopg.rows import TupleRow
 
 from penstock.core.clock import Clock
@@ -92,6 +93,26 @@ async def test_event_ids_that_0_1_stored_are_still_duplicates(database_of_0_1: s
         assert again.duplicate
         (new,) = await push(log, [{}], queue="jobs", key="ada", ids=["ada-4-0"])
         assert (new.duplicate, new.offset) == (False, 21)
+
+
+async def test_an_upgrade_lets_existing_readers_read_new_relations(database_of_0_1: str, pg18: Server) -> None:
+    reader = f"reader of {uuid.uuid4().hex[:8]}"
+    with pg18.superuser() as conn:
+        conn.execute(sql.SQL("CREATE ROLE {} LOGIN").format(sql.Identifier(reader)))
+    async with await AsyncConnection.connect(database_of_0_1, autocommit=True) as conn:
+        await conn.execute(sql.SQL("GRANT SELECT ON penstock.lag TO {}").format(sql.Identifier(reader)))
+        await migrate.upgrade(conn)
+        relations = await (
+            await conn.execute(
+                "SELECT relname FROM pg_class CROSS JOIN LATERAL aclexplode(relacl)"
+                " WHERE grantee = (SELECT oid FROM pg_roles WHERE rolname = %s) ORDER BY relname",
+                (reader,),
+            )
+        ).fetchall()
+        assert relations == [("lag",), ("vitals",)]
+        await conn.execute(sql.SQL("REVOKE SELECT ON penstock.lag, penstock.vitals FROM {}").format(sql.Identifier(reader)))
+    with pg18.superuser() as conn:
+        conn.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(reader)))
 
 
 def remove_sql_comments(text: str) -> str:
