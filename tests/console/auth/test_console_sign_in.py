@@ -1,18 +1,21 @@
-"""Sign-in with an API key, permissions, and the end of a session."""
+"""Sign-in with an API key or a token, permissions, and the end of a session."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import httpx
+import jwt
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from penstock import Stream, agg
+from penstock.console.auth.sessions import SESSION_SECONDS, SessionCookies
 from penstock.log.log import Log
 from penstock.server.auth.api_keys import ApiKeyStore
 from penstock.server.auth.audit import AuditLog
-from penstock.server.auth.identity import Role
+from penstock.server.auth.identity import Identity, Role
 from tests.console.browser import check_accessible, open_page
 from tests.console.conftest import run_with_log
 from tests.console.console_process import ConsoleProcess, start_console
@@ -157,3 +160,69 @@ def test_sign_in_does_not_redirect_to_another_site(secured: ConsoleProcess) -> N
     for target in ("//evil.example", "https://evil.example", "/\\evil.example", "/sign-in", "\r\nX: 1"):
         response = httpx.post(f"{secured.url}/sign-in", data={"key": key, "next": target})
         assert (response.status_code, response.headers["location"]) == (303, "/")
+
+
+TOKEN_SECRET = "a secret of the issuer, of thirty-two bytes and more"
+
+
+@pytest.fixture(scope="module")
+def secured_by_tokens(pg18: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleProcess]:
+    secret_file = tmp_path_factory.mktemp("tokens") / "secret"
+    secret_file.write_text(TOKEN_SECRET)
+    environment = {"PENSTOCK_JWT_SECRET_FILE": str(secret_file)}
+    with (
+        pg18.fresh_database(TEMPLATE) as url,
+        start_console(url, ["--require-access"], environment) as running,
+    ):
+        yield running
+
+
+def sign_token(seconds: float = 600, **claims: object) -> str:
+    return jwt.encode({"sub": "ada", "exp": time.time() + seconds, **claims}, TOKEN_SECRET, "HS256")
+
+
+def test_sign_in_with_a_token(browser: Browser, secured_by_tokens: ConsoleProcess) -> None:
+    token = sign_token(role="read-only")
+    with open_page(browser, secured_by_tokens.url) as page:
+        page.goto("/queues")
+        expect(page.get_by_text("an API key or a bearer token (JWT)")).to_be_visible()
+        check_accessible(page)
+        page.get_by_label("API key or token").fill(token)
+        page.get_by_role("button", name="Sign in").click()
+        page.wait_for_url("**/queues")
+        expect(page.get_by_role("heading", level=1)).to_have_text("Queues")
+        (cookie,) = [cookie for cookie in page.context.cookies() if cookie["name"] == "penstock_session"]
+        assert token.rpartition(".")[2] not in cookie["value"]
+        page.get_by_role("button", name="Sign out").click()
+        expect(page).to_have_title("Sign in · Penstock")
+    copy = {"penstock_session": cookie["value"]}
+    assert httpx.get(f"{secured_by_tokens.url}/queues", cookies=copy).status_code == 303
+
+
+def test_the_session_of_a_token_ends_with_the_token() -> None:
+    now = [1_000.0]
+    sessions = SessionCookies("secret", clock=lambda: now[0])
+    ada = Identity("token:ada", frozenset({Role.READ, Role.CONSUME}), ("shop.*",))
+    cookie = sessions.create_for_token(ada, now[0] + 60)
+    session = sessions.parse(cookie)
+    assert session is not None
+    assert session.identity == ada
+    now[0] += 61
+    assert sessions.parse(cookie) is None
+    long_lived = sessions.create_for_token(ada, now[0] + 1e9)
+    now[0] += SESSION_SECONDS + 1
+    assert sessions.parse(long_lived) is None
+
+
+def test_sign_in_refuses_invalid_tokens(secured_by_tokens: ConsoleProcess) -> None:
+    for token, status, message in (
+        (sign_token(-60, role="read"), 401, "the token is expired"),
+        (sign_token(role="read")[:-4] + "AAAA", 401, "not signed with a known key"),
+        (sign_token(role="produce"), 403, "This token may not read"),
+        (sign_token(role="read", queues=["q" * 40] * 100), 403, "too many queues"),
+        ("hello", 401, "neither a key nor a token"),
+        ("é", 401, "neither a key nor a token"),
+    ):
+        response = httpx.post(f"{secured_by_tokens.url}/sign-in", data={"key": token})
+        assert (response.status_code, message in response.text) == (status, True), response.text
+        assert "penstock_session" not in response.cookies

@@ -1,11 +1,13 @@
 """Signed cookies of the users who signed in.
 
-A cookie names the API key and the end of the session. It contains neither the key nor its hash. It is bound to the
-secret of the key, so its sessions end when the key is revoked, expires or is rotated.
+The cookie of an API key names the key and the end of the session. It contains neither the key nor its hash. It is bound
+to the secret of the key, so its sessions end when the key is revoked, expires or is rotated. The cookie of a bearer
+token contains the identity that the token stated, and its session ends with the token.
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
 import secrets
@@ -13,6 +15,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import msgspec
+
+from penstock.server.auth.identity import Identity
 from penstock.server.auth.key_format import PlaintextKey
 
 COOKIE = "penstock_session"
@@ -23,13 +28,16 @@ SESSION_SECONDS = 12 * 3600
 class SignInSession:
     """The content of a cookie."""
 
+    #: Empty if the user signed in with a token.
     key_id: str
     #: Seconds since the epoch.
     expires_at: int
     #: Identifies the session among those of the same key.
     nonce: str
-    #: HMAC of the key's hash with the console's secret.
+    #: HMAC of the key's hash with the console's secret; empty if the user signed in with a token.
     key_signature: str
+    #: The identity that a token stated.
+    identity: Identity | None = None
 
 
 class SessionCookies:
@@ -43,9 +51,12 @@ class SessionCookies:
 
     def create(self, key: PlaintextKey) -> str:
         """Return the cookie of a new session for a key."""
-        expires_at = int(self._clock()) + SESSION_SECONDS
-        text = ".".join((key.id, str(expires_at), secrets.token_hex(8), self._sign(key.hash)))
-        return f"{text}.{self._sign(text.encode())}"
+        return self._create(key.id, int(self._clock()) + SESSION_SECONDS, self._sign(key.hash))
+
+    def create_for_token(self, identity: Identity, expires_at: float) -> str:
+        """Return the cookie of a new session for the identity of a verified token, which expires at this time."""
+        encoded = base64.urlsafe_b64encode(msgspec.json.encode(identity)).decode()
+        return self._create("", int(min(expires_at, self._clock() + SESSION_SECONDS)), encoded)
 
     def parse(self, cookie: str) -> SignInSession | None:
         """Return the session of a cookie, or None if the signature is wrong or the session is over."""
@@ -53,8 +64,12 @@ class SessionCookies:
         parts = text.split(".")
         if len(parts) != 4 or not hmac.compare_digest(self._sign(text.encode()).encode(), signature.encode()):
             return None
-        key_id, expires_at, nonce, key_signature = parts
-        session = SignInSession(key_id, int(expires_at), nonce, key_signature)
+        key_id, expires_at, nonce, content = parts
+        if key_id:
+            session = SignInSession(key_id, int(expires_at), nonce, key_signature=content)
+        else:
+            identity = msgspec.json.decode(base64.urlsafe_b64decode(content), type=Identity)
+            session = SignInSession("", int(expires_at), nonce, "", identity)
         return None if self.is_over(session) else session
 
     def is_over(self, session: SignInSession) -> bool:
@@ -71,6 +86,10 @@ class SessionCookies:
         now = self._clock()
         self._ended = {nonce: expires_at for nonce, expires_at in self._ended.items() if expires_at > now}
         self._ended[session.nonce] = session.expires_at
+
+    def _create(self, key_id: str, expires_at: int, content: str) -> str:
+        text = ".".join((key_id, str(expires_at), secrets.token_hex(8), content))
+        return f"{text}.{self._sign(text.encode())}"
 
     def _sign(self, data: bytes) -> str:
         return hmac.new(self._secret, data, hashlib.sha256).hexdigest()

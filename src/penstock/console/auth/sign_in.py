@@ -1,10 +1,11 @@
-"""Sign-in with an API key, and sign-out. Both work without JavaScript."""
+"""Sign-in with an API key or a bearer token, and sign-out. Both work without JavaScript."""
 
 from __future__ import annotations
 
 from html import escape
 from urllib.parse import parse_qs
 
+import jwt
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
@@ -17,8 +18,10 @@ from penstock.server.auth.identity import Role
 from penstock.server.auth.key_format import parse_key
 from penstock.server.http.errors import Problem
 
-_MAX_FORM_BYTES = 8192
-#: A key needs one of these roles to sign in.
+_MAX_FORM_BYTES = 16 << 10
+#: Browsers ignore cookies with more than 4,096 bytes, name and attributes included.
+_MAX_COOKIE_LENGTH = 3900
+#: A key or token needs one of these roles to sign in.
 CONSOLE_ROLES = frozenset({Role.READ, Role.ADMIN})
 
 _PAGE = """<!doctype html>
@@ -35,12 +38,12 @@ _PAGE = """<!doctype html>
 <main class="ps-card ps-stack">
 <img src="{icon}" alt="" width="36" height="36">
 <h1>Penstock</h1>
-<p class="ps-muted">Sign in with an API key that has the role read or admin.</p>
+<p class="ps-muted">Sign in with {credential} that has the role read or admin.</p>
 <form class="ps-stack" method="post" action="{action}">
 <input type="hidden" name="next" value="{next}">
-<label class="ps-field ps-stack">API key
+<label class="ps-field ps-stack">{label}
 <input name="key" type="password" autocomplete="current-password" spellcheck="false" required autofocus
- placeholder="penstock_…"{described}></label>
+ placeholder="{placeholder}"{described}></label>
 {error}
 <button class="ps-button ps-button-primary" type="submit">Sign in</button>
 </form>
@@ -61,11 +64,13 @@ class SignIn:
 
     def __init__(self, console: ConsoleServices) -> None:
         self._console = console
+        server = console.settings.server
+        self._accepts_tokens = server.jwt_jwks is not None or server.jwt_secret_file is not None
 
     async def show_form(self, request: Request) -> Response:
         if await self._console.find_viewer(request.cookies) is not None:
             return RedirectResponse("/", status_code=303)
-        return _render_form(_local_path(request.query_params.get("next")))
+        return self._render_form(_local_path(request.query_params.get("next")))
 
     async def sign_in(self, request: Request) -> Response:
         authenticator = self._console.authenticator
@@ -75,20 +80,25 @@ class SignIn:
         target = _local_path(form.get("next"))
         text = form.get("key", "").strip()
         key = parse_key(text)
-        if key is None:
-            return _render_form(target, "This is no API key of Penstock: API keys begin with penstock_.", 401)
+        if key is None and not self._accepts_tokens:
+            return self._render_form(target, "This is no API key of Penstock: API keys begin with penstock_.", 401)
         try:
-            headers = [(b"x-api-key", text.encode("ascii"))]
+            headers = [(b"x-api-key", text.encode())]
             request_id = request.scope["state"].get("request_id", "")
             identity = await authenticator.authenticate(headers, client_address(request), "console sign-in", request_id)
         except Problem as problem:
-            return _render_form(target, f"{problem.detail}.", problem.status)
+            return self._render_form(target, f"{problem.detail}.", problem.status)
         if not identity.has_role(CONSOLE_ROLES):
-            return _render_form(target, "This key may not read: the console needs the role read or admin.", 403)
+            kind = "token" if key is None else "key"
+            return self._render_form(target, f"This {kind} may not read: the console needs the role read or admin.", 403)
+        sessions = self._console.sessions
+        cookie = sessions.create_for_token(identity, _expiry(text)) if key is None else sessions.create(key)
+        if len(cookie) > _MAX_COOKIE_LENGTH:
+            return self._render_form(target, "This token names too many queues for a cookie: use patterns.", 403)
         response = RedirectResponse(target, status_code=303)
         response.set_cookie(
             COOKIE,
-            self._console.sessions.create(key),
+            cookie,
             max_age=SESSION_SECONDS,
             httponly=True,
             samesite="lax",
@@ -103,6 +113,26 @@ class SignIn:
         response = RedirectResponse(SIGN_IN, status_code=303)
         response.delete_cookie(COOKIE)
         return response
+
+    def _render_form(self, target: str, error: str = "", status: int = 200) -> Response:
+        credential, label, placeholder = (
+            ("an API key or a bearer token (JWT)", "API key or token", "")
+            if self._accepts_tokens
+            else ("an API key", "API key", "penstock_…")
+        )
+        page = _PAGE.format(
+            icon=asset_url("icon.svg"),
+            styles=asset_url("console.css"),
+            script=asset_url("console.js"),
+            action=SIGN_IN,
+            credential=credential,
+            label=label,
+            placeholder=placeholder,
+            next=escape(target),
+            error=f'<p id="error" class="ps-field-error" role="alert">{escape(error)}</p>' if error else "",
+            described=' aria-describedby="error" aria-invalid="true"' if error else "",
+        )
+        return HTMLResponse(page, status_code=status)
 
 
 async def _read_form(request: Request) -> dict[str, str]:
@@ -121,14 +151,6 @@ def _local_path(path: str | None) -> str:
     return path if path.isprintable() else "/"
 
 
-def _render_form(target: str, error: str = "", status: int = 200) -> Response:
-    page = _PAGE.format(
-        icon=asset_url("icon.svg"),
-        styles=asset_url("console.css"),
-        script=asset_url("console.js"),
-        action=SIGN_IN,
-        next=escape(target),
-        error=f'<p id="error" class="ps-field-error" role="alert">{escape(error)}</p>' if error else "",
-        described=' aria-describedby="error" aria-invalid="true"' if error else "",
-    )
-    return HTMLResponse(page, status_code=status)
+def _expiry(token: str) -> float:
+    """Return when a verified token expires."""
+    return float(jwt.decode(token, options={"verify_signature": False})["exp"])
