@@ -223,8 +223,20 @@ class Output:
             level = "DEBUG"
         elif self.quiet:
             level = "ERROR"
-        logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING)
+        logging.basicConfig(
+            format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING, handlers=[_StderrHandler()]
+        )
         logging.getLogger("penstock").setLevel(level)
+        # The pool warns of each connection that PostgreSQL has closed; penstock.db says what follows from it.
+        logging.getLogger("psycopg.pool").setLevel("WARNING" if self.verbose else "ERROR")
+
+
+class _StderrHandler(logging.StreamHandler[Any]):
+    """Logs to the current sys.stderr, which a live table replaces: lines of another stream would garble it."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.stream = sys.stderr
+        super().emit(record)
 
 
 def escape_control_characters(text: str) -> str:

@@ -51,7 +51,12 @@ def run_queries(
     others and raise its error.
     """
     reporters: dict[Query, StatusReporter] = {}
-    with _stop_signal() as stopped:
+
+    def announce_stop() -> None:
+        if console is not None and len(reporters) < len(starters):
+            console.print("Stopping as soon as Spark has started. A second Ctrl-C ends it at once.", style="dim")
+
+    with _stop_signal(announce_stop) as stopped:
         try:
             for start in starters:
                 if stopped.is_set():
@@ -77,7 +82,7 @@ def run_queries(
 
 
 @contextmanager
-def _stop_signal() -> Iterator[threading.Event]:
+def _stop_signal(on_signal: Callable[[], None]) -> Iterator[threading.Event]:
     """Yield an event that the first SIGINT or SIGTERM sets. The second one has its usual effect."""
     received = threading.Event()
     previous_handlers: dict[int, Any] = {}
@@ -85,6 +90,7 @@ def _stop_signal() -> Iterator[threading.Event]:
     def handle(signum: int, frame: FrameType | None) -> None:
         received.set()
         restore()
+        on_signal()
 
     def restore() -> None:
         while previous_handlers:
