@@ -71,6 +71,12 @@ def test_help_shows_flags_without_a_value(arguments: list[str]) -> None:
     assert "-h Show this message and exit." in text
 
 
+def test_help_fills_the_lines_of_a_paragraph() -> None:
+    text = UNREACHABLE.ok("run", "--help")
+    assert re.search(r"runs all streams at its top level in", words(text))
+    assert not re.search(r"streams at its\s*\n", text)
+
+
 def test_help_explains_the_exit_codes() -> None:
     text = words(UNREACHABLE.ok("--help"))
     assert (

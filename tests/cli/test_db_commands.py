@@ -71,6 +71,7 @@ def test_unreachable_database_exits_with_4(unreachable: CommandLine, command: li
     code, line = unreachable.error(*command)
     assert code == 4
     assert "PostgreSQL cannot be reached" in line
+    assert "?" not in line
 
 
 def test_missing_schema_names_the_upgrade_command_without_auto_upgrade(empty: CommandLine) -> None:

@@ -45,6 +45,16 @@ def test_rotate_and_revoke(cli: CommandLine) -> None:
     assert all(line["who"].startswith("cli:") for line in cli.json("key", "audit"))
 
 
+def test_revoke_asks_only_if_the_key_exists(cli: CommandLine) -> None:
+    created = cli.json("key", "create", "shop", "--role", "read")
+    asked = cli("key", "revoke", created["id"], input="n\n")
+    assert asked.exit_code == 1
+    assert f"Revoke key {created['id']} (shop)?" in asked.stderr
+    code, line = cli.error("key", "revoke", "nobody")
+    assert code == 3
+    assert "there is no active key 'nobody'" in line
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [

@@ -207,3 +207,10 @@ def test_unknown_queue_exits_with_3(cli: CommandLine, command: str) -> None:
     code, line = cli.error("queue", command, "nowhere", *more.get(command, []))
     assert code == 3
     assert "penstock queue create nowhere" in line
+
+
+def test_a_misspelt_queue_is_refused_with_similar_names(cli: CommandLine) -> None:
+    cli.ok("queue", "create", "orders")
+    code, line = cli.error("queue", "show", "ordres")
+    assert code == 3
+    assert "there is no queue 'ordres': did you mean 'orders'? If not, create it" in line

@@ -73,7 +73,7 @@ class PenstockGroup(TyperGroup):
 
 
 def _format_usage_error(error: typer.TyperException) -> str:
-    message = error.format_message().removeprefix("Invalid value: ").rstrip(".")
+    message = error.format_message().removeprefix("Invalid value: ").replace(": Value error, ", ": ").rstrip(".")
     context = getattr(error, "ctx", None)
     return message if context is None else f"{message} (see `{context.command_path} --help`)"
 

@@ -77,7 +77,7 @@ def command(
 
         del run.__wrapped__  # typer must see the signature of run
         set_options(run, parameters)
-        app.command(name, cls=PenstockCommand, epilog=_epilog(examples))(run)
+        app.command(name, cls=PenstockCommand, help=_help(body), epilog=_epilog(examples))(run)
         return body
 
     return register
@@ -96,6 +96,11 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
     # Lazy annotations are strings. They are resolved before they move to another function.
     parameters = inspect.signature(function, eval_str=True).parameters.values()
     return [parameter for parameter in parameters if parameter.kind is not inspect.Parameter.VAR_KEYWORD]
+
+
+def _help(body: CommandBody) -> str:
+    """Return the docstring with one line per paragraph: typer prints its line breaks."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in (inspect.getdoc(body) or "").split("\n\n"))
 
 
 def _epilog(examples: Sequence[str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli.output import Output
-from penstock.core.errors import NotFound
+from penstock.core.errors import NotFound, PenstockError
+from penstock.core.names import closest_names
 
 if TYPE_CHECKING:
     from penstock.client.transport import Transport
@@ -171,8 +172,12 @@ def child_environment(settings: Settings) -> dict[str, str]:
 
 
 async def find_queue(transport: Transport | Log, name: str) -> Queue:
-    """Return the queue, or raise NotFound with the command that creates it."""
+    """Return the queue, or raise NotFound with similar names, or with the command that creates it."""
     try:
         return await transport.queue(name)
     except NotFound:
-        raise NotFound(f"there is no queue {name!r}: create it with `penstock queue create {name}`") from None
+        close: list[str] = []
+        with suppress(PenstockError):
+            close = closest_names(name, [queue.name for queue in await transport.queues()])
+        hint = f"did you mean {' or '.join(map(repr, close))}? If not, " if close else ""
+        raise NotFound(f"there is no queue {name!r}: {hint}create it with `penstock queue create {name}`") from None

@@ -344,7 +344,13 @@ async def _check_server(settings: Settings, conninfo: str, kwargs: dict[str, Any
 
 def _unavailable(settings: Settings, error: Exception) -> DatabaseUnavailable:
     return DatabaseUnavailable(
-        f"PostgreSQL cannot be reached ({settings.redacted_url}): {str(error).strip()}. Check that it runs, that it "
+        f"PostgreSQL cannot be reached ({settings.redacted_url}): {_reason(error)}. Check that it runs, that it "
         f"has free connections and that {settings.database_source} is right. If nothing names a database, Penstock "
         "starts its embedded PostgreSQL"
     )
+
+
+def _reason(error: Exception) -> str:
+    """Return the message of an error without the questions that libpq asks in the lines after it."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    return " ".join(line for line in lines if not line.endswith("?")) or str(error).strip()

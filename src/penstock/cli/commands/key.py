@@ -109,9 +109,10 @@ async def rotate(
 @command(app, "revoke", examples=["penstock key revoke k3m9x2abcdef"])
 async def revoke(session: CommandSession, key_id: KeyId, yes: Yes = False) -> None:
     """Revoke a key. Every server rejects it within five seconds."""
-    if not yes:
-        session.out.confirm(f"Revoke key {key_id}?")
     async with _open_stores(session) as (keys, audit):
+        names = {key.id: key.name for key in await keys.list_all()}
+        if not yes and key_id in names:
+            session.out.confirm(f"Revoke key {key_id} ({names[key_id]})?")
         key = await keys.revoke(key_id)
         await _write_audit(session, audit, "key revoke", key)
     session.out.result(asdict(key), f"Revoked key {key.id} ({key.name}).")
