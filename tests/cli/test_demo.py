@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import re
 import signal
@@ -10,9 +11,11 @@ from pathlib import Path
 
 import psutil
 import pytest
+from rich.console import Console
 
 from penstock.cli.demo.full_demo import DemoOptions, run_demo
 from penstock.cli.demo.processes import ProcessFailed
+from penstock.cli.demo.steps import Step
 from penstock.cli.output import Output
 from penstock.core.errors import Conflict
 from tests.cli.command_line import CommandLine
@@ -30,6 +33,16 @@ def temporary(data_dir: Path) -> CommandLine:
     cli = CommandLine(None)
     cli.environment["TMPDIR"] = str(data_dir)
     return cli
+
+
+def test_names_of_numbers_stay_readable_in_a_narrow_terminal() -> None:
+    current = Step(Output())
+    current.show(("dead letters", "x" * 200), ("views of pages", "1"))
+    console = Console(width=60, file=io.StringIO())
+    console.print(current.render())
+    text = console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
+    assert "dead letters xxx" in " ".join(text.split())
+    assert "views of pages 1" in " ".join(text.split())
 
 
 def test_the_demo_of_the_log_adds_up_and_leaves_nothing_behind(temporary: CommandLine, data_dir: Path) -> None:

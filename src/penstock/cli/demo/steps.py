@@ -42,9 +42,10 @@ class Step:
 
         table = Table.grid(padding=(0, 1))
         table.add_column(style="cyan", no_wrap=True)
-        table.add_column(overflow="ellipsis", no_wrap=True)
+        # A column without no_wrap: rich narrows it before the names, and each text cuts itself.
+        table.add_column()
         for name, value in self.rows:
-            table.add_row(f"   {name}", Text(escape_control_characters(value)))
+            table.add_row(f"   {name}", Text(escape_control_characters(value), no_wrap=True, overflow="ellipsis"))
         return table
 
 
