@@ -152,9 +152,13 @@ class Webhook(Sink):
                 status, text = response.status_code, await _read_message(response, self._read_seconds)
         except (httpx.TransportError, TimeoutError, OSError) as error:
             self._breaker.record_failure()
-            problem = "did not respond in time" if isinstance(error, TimeoutError) else f"cannot be reached: {error!r}"
+            problem = (
+                "did not respond in time"
+                if isinstance(error, TimeoutError)
+                else f"cannot be reached: {str(error) or repr(error)}"
+            )
             is_sent = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
-            raise SinkBusy(f"{self._url.host} {problem}", is_sent=is_sent) from error
+            raise SinkBusy(f"{self._url.netloc.decode()} {problem}", is_sent=is_sent) from error
         if 200 <= status < 300:
             self._breaker.record_success()
             return
