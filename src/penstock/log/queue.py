@@ -15,7 +15,7 @@ def hash_partition(key: str, partition_count: int) -> str:
     return str(zlib.crc32(key.encode()) % partition_count)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Queue:
     """A queue: its partitioning, its open segment and its options."""
 
@@ -64,6 +64,11 @@ class Queue:
     def is_limited(self) -> bool:
         """Whether pushes can meet a full queue."""
         return self.max_depth_events is not None or self.max_unread_events is not None
+
+    def __repr__(self) -> str:
+        # A prompt prints the result of create(): more than 20 options would hide what matters.
+        count = "" if self.partition_count is None else f", partition_count={self.partition_count}"
+        return f"Queue({self.name!r}, partitioning={self.partitioning!r}{count})"
 
     def partition_for_key(self, key: str) -> str:
         if self.partition_count is None:
