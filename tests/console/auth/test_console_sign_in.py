@@ -162,7 +162,7 @@ def test_sign_in_does_not_redirect_to_another_site(secured: ConsoleProcess) -> N
         assert (response.status_code, response.headers["location"]) == (303, "/")
 
 
-TOKEN_SECRET = "a secret of the issuer, of thirty-two bytes and more"
+TOKEN_SECRET = "a secret of the issuer, of thirty-two bytes and more"  # noqa: S105 - for a test
 
 
 @pytest.fixture(scope="module")

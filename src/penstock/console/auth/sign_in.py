@@ -90,7 +90,9 @@ class SignIn:
             return self._render_form(target, f"{problem.detail}.", problem.status)
         if not identity.has_role(CONSOLE_ROLES):
             kind = "token" if key is None else "key"
-            return self._render_form(target, f"This {kind} may not read: the console needs the role read or admin.", 403)
+            return self._render_form(
+                target, f"This {kind} may not read: the console needs the role read or admin.", 403
+            )
         sessions = self._console.sessions
         cookie = sessions.create_for_token(identity, _expiry(text)) if key is None else sessions.create(key)
         if len(cookie) > _MAX_COOKIE_LENGTH:

@@ -84,7 +84,7 @@ async def build(view: View) -> None:
 
 def _firing_columns(times: TimeFormatter) -> list[TableColumn[FiringAlert]]:
     return [
-        TableColumn("Rule", lambda alert: TableCell(alert.rule, tone="bad")),
+        TableColumn("Rule", lambda alert: TableCell(alert.rule, href=_rule_url(alert.rule), tone="bad")),
         TableColumn("Key", lambda alert: TableCell(alert.key or "(no key)", classes="ps-strong")),
         TableColumn("Since", lambda alert: times.clock(alert.since)),
         number_column("For", lambda alert: times.ago(alert.since).removesuffix(" ago")),
@@ -102,8 +102,9 @@ def _recent_columns(times: TimeFormatter) -> list[TableColumn[Event]]:
     return [
         TableColumn("When", lambda event: times.clock(event.appended_at)),
         TableColumn("State", state),
-        TableColumn("Rule", lambda event: str(field(event, "rule") or "–")),
+        TableColumn("Rule", lambda event: key_cell(rule := str(field(event, "rule") or "–"), _rule_url(rule))),
         TableColumn("Key", lambda event: str(field(event, "key") or event.key or "–")),
+        TableColumn("Message", lambda event: str(field(event, "message") or ""), classes="ps-desktop"),
         number_column("Value", lambda event: times.value(field(event, "value"))),
     ]
 
@@ -128,6 +129,10 @@ def describe_condition(value: str, condition: Condition) -> str:
             return f"no window closes for {formatting.duration(condition.limit)}"
 
 
+def _rule_url(rule: str) -> str:
+    return url_for("/alerts", rule=rule)
+
+
 def _queue_cell(queue: str) -> TableCell:
     return TableCell(queue, href=url_for("/queues", queue=queue))
 
@@ -141,7 +146,7 @@ def _rule_columns(times: TimeFormatter) -> list[TableColumn[RuleInfo]]:
         return TableCell("–")
 
     return [
-        TableColumn("Rule", lambda info: key_cell(info.rule.name, url_for("/alerts", rule=info.rule.name))),
+        TableColumn("Rule", lambda info: key_cell(info.rule.name, _rule_url(info.rule.name))),
         TableColumn("Fires when", lambda info: describe_condition(info.rule.value, info.rule.condition)),
         TableColumn("On", lambda info: _queue_cell(info.rule.queue), classes="ps-desktop"),
         TableColumn("Alerts go to", lambda info: _queue_cell(info.rule.alerts), classes="ps-desktop"),

@@ -116,7 +116,7 @@ class _LiveBoard:
                 lambda row: TableCell(times.ago(row.updated_at), classes="ps-muted"),
                 is_number=True,
                 sort="updated_at",
-                classes="ps-desktop",
+                classes="ps-wide",
             ),
         ]
 
