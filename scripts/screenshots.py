@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from urllib.parse import quote
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Page, sync_playwright
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from scripts.install_chromium import FLAGS, MISSING, find_chromium
@@ -30,10 +30,7 @@ def pages(query: str | None) -> dict[str, str]:
         "overview": "/",
         "live": f"/live{asked}",
         "queries": f"/queries{asked}",
-        "queues": "/queues",
         "gates": "/gates",
-        "dead-letters": "/dead-letters",
-        "sql": "/sql",
         "alerts": "/alerts",
     }
 
@@ -62,13 +59,6 @@ def shrink(picture: Path) -> None:
         small.save(picture, optimize=True)
 
 
-def opened(browser: Browser, *, is_phone: bool, scheme: str) -> Page:
-    return browser.new_context(
-        viewport={"width": 390, "height": 844} if is_phone else {"width": 1440, "height": 900},
-        color_scheme="dark" if scheme == "dark" else "light",
-    ).new_page()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("url", help="the URL of the console")
@@ -81,15 +71,13 @@ def main() -> None:
         sys.exit(MISSING)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=list(FLAGS))
-        desktop = opened(browser, is_phone=False, scheme="light")
+        desktop = browser.new_page(viewport={"width": 1440, "height": 900}, color_scheme="light")
         if given.demo:
             desktop.set_viewport_size({"width": 1280, "height": 580})
             take(desktop, given.url, "demo", f"/live?query={quote(given.query or 'sites')}", 15.0)
             return
         for name, path in pages(given.query).items():
             take(desktop, given.url, name, path, given.wait if name == "overview" else 4.0)
-        take(opened(browser, is_phone=False, scheme="dark"), given.url, "overview-dark", "/", 4.0)
-        take(opened(browser, is_phone=True, scheme="dark"), given.url, "phone", "/", 4.0)
         browser.close()
 
 

@@ -110,7 +110,9 @@ async def test_an_upgrade_lets_existing_readers_read_new_relations(database_of_0
             )
         ).fetchall()
         assert relations == [("lag",), ("vitals",)]
-        await conn.execute(sql.SQL("REVOKE SELECT ON penstock.lag, penstock.vitals FROM {}").format(sql.Identifier(reader)))
+        await conn.execute(
+            sql.SQL("REVOKE SELECT ON penstock.lag, penstock.vitals FROM {}").format(sql.Identifier(reader))
+        )
     with pg18.superuser() as conn:
         conn.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(reader)))
 
