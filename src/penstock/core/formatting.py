@@ -14,14 +14,16 @@ _MAX_WHOLE_DIGITS = 18
 def number(value: float | None) -> str:
     """Format a number with thousands separators and at most three significant decimals.
 
-    >>> number(1234567), number(0.125), number(1234.5), number(None)
-    ('1,234,567', '0.125', '1,234', '–')
+    >>> number(1234567), number(0.125), number(1234.5), number(109.907), number(None)
+    ('1,234,567', '0.125', '1,234', '110', '–')
     """
     if value is None or not math.isfinite(value):
         return "–"
-    if float(value).is_integer() or abs(value) >= 1000:
+    if float(value).is_integer():
         return f"{int(value):,}"
-    digits = max(0, 3 - (math.floor(math.log10(abs(value))) + 1 if abs(value) >= 1 else 0))
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    digits = 3 - (math.floor(math.log10(abs(value))) + 1 if abs(value) >= 1 else 0)
     return f"{value:,.{digits}f}".rstrip("0").rstrip(".")
 
 

@@ -102,7 +102,7 @@ def _recent_columns(times: TimeFormatter) -> list[TableColumn[Event]]:
     return [
         TableColumn("When", lambda event: times.clock(event.appended_at)),
         TableColumn("State", state),
-        TableColumn("Rule", lambda event: key_cell(rule := str(field(event, "rule") or "–"), _rule_url(rule))),
+        TableColumn("Rule", lambda event: TableCell(rule := str(field(event, "rule") or "–"), _rule_url(rule))),
         TableColumn("Key", lambda event: str(field(event, "key") or event.key or "–")),
         TableColumn("Message", lambda event: str(field(event, "message") or ""), classes="ps-desktop"),
         number_column("Value", lambda event: times.value(field(event, "value"))),
