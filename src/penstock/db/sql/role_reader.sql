@@ -32,7 +32,7 @@ END
 $$;
 
 -- name: grants
--- A migration that adds a relation to this list also grants it to the roles that have the others, as 0039 does.
+-- A migration that adds a relation to this list also grants it to the roles that have the others, as 0040 does.
 GRANT CONNECT ON DATABASE {database} TO {reader};
 GRANT USAGE ON SCHEMA penstock, penstock_live, penstock_history TO {reader};
 -- Results of all queries, including future ones.
