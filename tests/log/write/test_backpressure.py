@@ -54,6 +54,14 @@ async def test_a_queue_without_groups_refuses_what_exceeds_its_depth(log: Log) -
     await eventually(lambda: takes_more(log))
 
 
+async def test_a_new_group_that_does_not_count_makes_room_at_once(log: Log) -> None:
+    await log.configure(QUEUE, {"max_depth_events": 10})
+    await push(log, range(10))
+    await log.subscribe(QUEUE, GROUP)
+    await log.configure_group(QUEUE, GROUP, counts=False)
+    assert await takes_more(log)
+
+
 async def test_an_archive_without_groups_has_no_limit_unless_it_is_asked_for(log: Log) -> None:
     assert (await log.configure(QUEUE)).max_unread_events is None
     assert (await log.configure(QUEUE, {"max_depth_events": 10, "max_unread_events": None})).max_unread_events is None

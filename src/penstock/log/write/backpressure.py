@@ -82,9 +82,10 @@ class _MeasuredDepth:
         # The measurements themselves must take at most a twentieth of the time.
         return age > max(_FRESH_SECONDS, 20 * self.cost)
 
-    def is_full_for(self, events: int, limit: int) -> bool:
+    def is_full_for(self, queue: Queue, events: int) -> bool:
         """Whether a push of so many events exceeds the limit. If it does, the queue is full until it has drained."""
-        if self.depth is None:
+        limit = self.limit_of(queue)
+        if self.depth is None or limit is None:
             return False
         depth = self.depth + self.pushed
         # A push that never fits is accepted if the queue is nearly empty.
@@ -130,12 +131,11 @@ class Backpressure:
         """
         if not queue.is_limited:
             return True
-        measured = await self._get_depth(queue)
-        limit = measured.limit_of(queue)
-        if limit is not None and measured.is_full_for(events, limit):
+        measured, is_full = await self._measure_for(queue, events)
+        if is_full:
             if queue.overflow == "shed":
                 return False
-            raise _queue_full(queue, measured, limit)
+            raise _queue_full(queue, measured)
         measured.is_full = False
         measured.pushed += events
         measured.total_pushed += events
@@ -144,14 +144,13 @@ class Backpressure:
     async def check(self, queue: Queue) -> None:
         if not queue.is_limited or queue.overflow == "shed":
             return
-        measured = await self._get_depth(queue)
-        limit = measured.limit_of(queue)
-        if limit is not None and measured.is_full_for(1, limit):
-            raise _queue_full(queue, measured, limit)
+        measured, is_full = await self._measure_for(queue, 1)
+        if is_full:
+            raise _queue_full(queue, measured)
 
     def capacity(self, queue: Queue) -> QueueCapacity | None:
         measured = self._depths.get(queue.id)
-        limit = queue.max_depth_events if measured is None else measured.limit_of(queue)
+        limit = queue.max_depth_events if measured is None or measured.depth is None else measured.limit_of(queue)
         if limit is None:
             return None
         if measured is None or measured.depth is None:
@@ -165,9 +164,21 @@ class Backpressure:
         async with self.pool.connection() as conn:
             await conn.execute(_sql["record_shed"], params)
 
-    async def _get_depth(self, queue: Queue) -> _MeasuredDepth:
+    async def _measure_for(self, queue: Queue, events: int) -> tuple[_MeasuredDepth, bool]:
+        """Return the depth of a queue, and whether it is too full for a push of so many events."""
+        measured = await self._get_depth(queue)
+        was_full = measured.is_full
+        is_full = measured.is_full_for(queue, events)
+        if is_full and not measured.has_groups:
+            # The first group may have been created since the measurement: another limit applies then.
+            measured.is_full = was_full
+            measured = await self._get_depth(queue, is_stale=True)
+            is_full = measured.is_full_for(queue, events)
+        return measured, is_full
+
+    async def _get_depth(self, queue: Queue, *, is_stale: bool = False) -> _MeasuredDepth:
         measured = self._depths.get(queue.id)
-        if measured is None or measured.is_stale(measured.limit_of(queue) or 0):
+        if measured is None or is_stale or measured.is_stale(measured.limit_of(queue) or 0):
             measured_at = None if measured is None else measured.measured_at
             async with self._locks.setdefault(queue.id, asyncio.Lock()):
                 measured = self._depths.get(queue.id)
@@ -227,8 +238,8 @@ class Backpressure:
                 _logger.warning("queue %r: group %r is back and counts for max_depth_events", queue.name, group.group)
 
 
-def _queue_full(queue: Queue, measured: _MeasuredDepth, limit: int) -> QueueFull:
-    depth = (measured.depth or 0) + measured.pushed
+def _queue_full(queue: Queue, measured: _MeasuredDepth) -> QueueFull:
+    depth, limit = (measured.depth or 0) + measured.pushed, measured.limit_of(queue) or 0
     retry_after = measured.seconds_to_drain(max(depth - limit * LOW_WATER, 1))
     slowest = measured.slowest
     if slowest is None:
