@@ -8,9 +8,15 @@ from __future__ import annotations
 
 import fcntl
 import os
+import threading
 from pathlib import Path
 
-from penstock.core.fork_guard import no_fork
+# Delays every fork() of this process. Code holds it while it opens a file and registers it for closing in forked
+# children. A child that is forked in between would inherit a descriptor that nothing closes: it would keep a file lock,
+# or keep a pipe's end of file from arriving. Reentrant, because a signal handler may fork.
+no_fork = threading.RLock()
+
+os.register_at_fork(before=no_fork.acquire, after_in_parent=no_fork.release, after_in_child=no_fork.release)
 
 _open_files: set[LockFile] = set()
 

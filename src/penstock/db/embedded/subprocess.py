@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from penstock.core.fork_guard import no_fork
+from penstock.core.lock_file import no_fork
 
 
 def run(

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import psycopg
+import pyarrow as pa
 from msgspec import structs
 
 from penstock.core.clock import to_micros
@@ -14,11 +16,40 @@ from penstock.core.errors import CorruptChunk
 from penstock.db.pg_arrays import int_array
 from penstock.db.statements import Statements
 from penstock.engine.plan import PartitionRange, SegmentRange
-from penstock.engine.worker.packed_strings import decode_strings
 from penstock.engine.worker.reports import EventFailure, PartitionReport
 from penstock.engine.worker.task import translate_database_errors
 from penstock.log.dead_letters.models import DAMAGED_STAGE
 from penstock.log.storage import chunk, chunk_reader
+
+#: Fewer strings are unpacked as fast one by one.
+_MIN_STRINGS = 32
+#: MessagePack puts one byte before a string of up to 31 bytes: this value plus the length.
+_SHORT_STRING, _SHORT_STRING_LIMIT = 0xA0, 32
+
+_LENGTH_BYTES = bytes(range(_SHORT_STRING, 0x100))
+
+
+def decode_strings(packed: chunk.PackedStrings) -> Sequence[str | None] | pa.StringArray:
+    """An Arrow column, without a Python object for each string, or a list if there are only a few strings."""
+    if len(packed) < _MIN_STRINGS:
+        return packed.unpacked()
+    return _decode_short_strings(packed) or pa.array(packed.unpacked(), pa.string())
+
+
+def _decode_short_strings(packed: chunk.PackedStrings) -> pa.StringArray | None:
+    """Decode short ASCII strings; None if others are among them. No ASCII character looks like a length byte."""
+    data = np.frombuffer(packed.items, np.uint8)
+    starts = np.flatnonzero(data >= _SHORT_STRING)
+    if len(starts) != len(packed) or starts[0]:
+        return None
+    lengths = np.diff(starts, append=len(data)) - 1
+    characters = data.tobytes().translate(None, _LENGTH_BYTES)
+    is_short = lengths.max() < _SHORT_STRING_LIMIT and (data[starts] == _SHORT_STRING + lengths).all()
+    if not is_short or not characters.isascii():
+        return None
+    offsets = np.append(0, lengths).cumsum(dtype=np.int32)
+    return pa.StringArray.from_buffers(len(packed), pa.py_buffer(offsets), pa.py_buffer(characters))
+
 
 _sql = Statements("penstock.log.storage", "chunk_reader.sql")
 #: Rows fetched at a time. libpq before version 17 can only fetch one.
