@@ -72,6 +72,17 @@ def test_response_has_the_remaining_capacity(create_queue: CreateQueue) -> None:
     assert "ratelimit" not in create_queue(max_depth_events=None).push({"data": 1}).headers
 
 
+def test_queue_without_groups_has_capacity_and_a_limit_if_it_was_set(create_queue: CreateQueue) -> None:
+    unlimited, limited = create_queue(), create_queue(max_depth_events=10)
+    for queue, limit in ((unlimited, 100_000), (limited, 10)):
+        response = queue.push_lines(list(range(10)))
+        assert (response.status_code, response.headers["ratelimit-policy"]) == (200, f'"depth";q={limit}')
+    assert unlimited.push({"data": 1}).status_code == 200
+    status, name, problem = limited.refused({"data": 1})
+    assert (status, name, problem["group"]) == (429, "queue-full", None)
+    assert "no group reads it" in problem["detail"]
+
+
 def test_full_queue_refuses_an_upload_before_its_body(create_queue: CreateQueue) -> None:
     queue = create_queue(max_depth_events=10)
     queue.store.queue(queue.queue).group("readers").pop()

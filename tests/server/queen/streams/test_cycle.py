@@ -5,6 +5,8 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
+import pytest
+
 from tests.server.queen.client import QueenClient, data
 from tests.server.queen.streams.stream_query import SEPARATOR, StreamQuery, upsert, window
 from tests.server.server_process import wait_until
@@ -110,6 +112,11 @@ def test_unknown_queries_and_partitions_are_refused(query: StreamQuery) -> None:
     assert "sing" in queen.post("/streams/v1/cycle", sung, 400)["error"]
 
 
+def metrics_of(query: StreamQuery) -> dict[str, Any]:
+    queries = {each["name"]: each for each in query.queen.get("/v1/metrics")["queries"]}
+    return dict(queries.get(f"{query.queue}-query", {}))
+
+
 def test_cycles_are_counted_in_the_metrics_of_the_query(query: StreamQuery) -> None:
     messages = query.pop()
     partition = messages[0]["partitionId"]
@@ -126,12 +133,16 @@ def test_cycles_are_counted_in_the_metrics_of_the_query(query: StreamQuery) -> N
     )
     assert (first["success"], last["success"]) == (True, True)
 
-    def find() -> dict[str, Any]:
-        queries = {q["name"]: q for q in query.queen.get("/v1/metrics")["queries"]}
-        return dict(queries.get(f"{query.queue}-query", {}))
-
-    wait_until(lambda: find().get("cycles") == 2)  # the server caches them for a second
+    wait_until(lambda: metrics_of(query).get("cycles") == 2)  # the server caches them for a second
     names = ("running", "events", "outputs", "windows", "openWindows", "deadLetters")
-    assert [find()[name] for name in names] == [True, 3, 2, 2, 1, 0]
+    assert [metrics_of(query)[name] for name in names] == [True, 3, 2, 2, 1, 0]
     totals = query.queen.get("/v1/metrics")
     assert (totals["eventsProcessed"] >= 3, totals["windowsEmitted"] >= 2) == (True, True)
+
+
+@pytest.mark.slow
+def test_rate_of_a_query_is_that_of_the_last_whole_ten_seconds(query: StreamQuery) -> None:
+    messages = query.pop()
+    assert query.cycle(messages[0]["partitionId"], messages[2], ack_fields={"count": 3})["success"]
+    wait_until(lambda: metrics_of(query).get("eventsPerSecond") == 0.3)
+    wait_until(lambda: metrics_of(query).get("eventsPerSecond") == 0)

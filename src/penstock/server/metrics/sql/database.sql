@@ -73,6 +73,7 @@ SELECT q.name AS query, coalesce(g.seen_at > clock_timestamp() - interval '2 min
        coalesce(t.cycles, 0) AS query_cycles, coalesce(t.events_in, 0) AS query_events,
        coalesce(t.events_out, 0) AS query_output_events, coalesce(t.windows, 0) AS query_windows,
        coalesce(t.dead, 0) AS query_dead_letters, w.windows AS query_open_windows,
+       coalesce(t.recent, 0) / 10.0::float8 AS query_events_per_second,
        greatest(extract(epoch FROM clock_timestamp() - t.committed_at), 0)::float8 AS query_last_commit_seconds
 FROM penstock.client_queries q
 LEFT JOIN penstock.queues k ON k.name = q.source_queue
@@ -80,7 +81,9 @@ LEFT JOIN penstock.groups g ON g.queue_id = k.id AND g.name = q.group_name
 CROSS JOIN LATERAL (
     SELECT sum(t.cycles)::bigint AS cycles, sum(t.events_in)::bigint AS events_in,
            sum(t.events_out)::bigint AS events_out, sum(t.windows)::bigint AS windows, sum(t.dead)::bigint AS dead,
-           max(t.committed_at) AS committed_at
+           max(t.committed_at) AS committed_at,
+           sum(CASE t.period WHEN penstock.rate_period() THEN t.previous_events
+                             WHEN penstock.rate_period() - 1 THEN t.period_events END)::bigint AS recent
     FROM penstock.client_query_totals t WHERE t.query_id = q.id
 ) t
 CROSS JOIN LATERAL (

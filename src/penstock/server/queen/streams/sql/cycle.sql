@@ -12,12 +12,16 @@ WITH changed AS (
     UPDATE penstock.client_queries SET group_name = %(group)s WHERE id = %(query)s AND group_name <> %(group)s
 )
 INSERT INTO penstock.client_query_totals AS t
-    (query_id, partition_id, cycles, events_in, events_out, windows, dead, committed_at)
-VALUES (%(query)s, %(partition)s, 1, %(events)s, %(outputs)s, %(windows)s, %(dead)s, clock_timestamp())
+    (query_id, partition_id, cycles, events_in, events_out, windows, dead, committed_at, period, period_events)
+VALUES (%(query)s, %(partition)s, 1, %(events)s, %(outputs)s, %(windows)s, %(dead)s, clock_timestamp(),
+        penstock.rate_period(), %(events)s)
 ON CONFLICT (query_id, partition_id) DO UPDATE SET
     cycles = t.cycles + 1, events_in = t.events_in + excluded.events_in,
     events_out = t.events_out + excluded.events_out, windows = t.windows + excluded.windows,
-    dead = t.dead + excluded.dead, committed_at = excluded.committed_at
+    dead = t.dead + excluded.dead, committed_at = excluded.committed_at, period = excluded.period,
+    period_events = excluded.period_events + CASE WHEN t.period = excluded.period THEN t.period_events ELSE 0 END,
+    previous_events = CASE t.period WHEN excluded.period THEN t.previous_events
+                                    WHEN excluded.period - 1 THEN t.period_events ELSE 0 END
 RETURNING penstock.micros(committed_at) / 1000
 
 -- name: release_lease
