@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from penstock.log.options import DEFAULT_DEDUP_SECONDS
+from penstock.log.options import DEFAULT_DEDUP_SECONDS, DEFAULT_DEPTH
 from penstock.log.queue import Queue
 
 #: The default of each option. retryDelay is 0 because these clients expect a failed message again at once.
@@ -82,8 +82,9 @@ def to_log_options(options: Mapping[str, Any]) -> dict[str, Any]:
         "retry_delay_ms": options["retryDelay"],
         "delay_seconds": options["delayedProcessing"],
         "quiet_seconds": options["windowBuffer"],
-        # 0 means no limit of its own: the default limit of the log applies.
-        **({"max_depth_events": options["maxSize"]} if options["maxSize"] else {}),
+        # 0 means no limit of its own: the default limits of the log apply.
+        "max_depth_events": options["maxSize"] or DEFAULT_DEPTH,
+        "max_unread_events": options["maxSize"] or None,
         "retention_seconds": retention,
         "retention_drops_unread": unread is not None,
         # The log keeps messages for as long as it knows their ids.

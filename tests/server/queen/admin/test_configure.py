@@ -114,3 +114,18 @@ def test_invalid_options_are_refused(queen: QueenClient, body: object, message: 
 @pytest.mark.parametrize("name", ["namespace", "task"])
 def test_null_characters_are_refused(queen: QueenClient, queue: str, name: str) -> None:
     assert name in queen.post("/api/v1/configure", {"queue": queue, name: "a\x00b"}, 400)["error"]
+
+
+def test_max_size_limits_read_and_unread_messages_until_it_is_reset(queen: QueenClient, queue: str) -> None:
+    def limits() -> tuple[int | None, int | None]:
+        options = queen.get(f"/v1/queues/{queue}")["options"]
+        return options["max_depth_events"], options["max_unread_events"]
+
+    queen.configure(queue)
+    assert limits() == (100_000, None)
+    queen.configure(queue, maxSize=10)
+    assert limits() == (10, 10)
+    queen.configure(queue, leaseTime=5)
+    assert limits() == (10, 10)
+    queen.configure(queue, maxSize=None)
+    assert limits() == (100_000, None)
