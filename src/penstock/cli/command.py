@@ -168,7 +168,6 @@ def _run_coroutine(coroutine: Coroutine[Any, Any, None]) -> None:
 
 
 def exit_code(error: Exception) -> int:
-    """Return the exit code for an error."""
     if isinstance(error, NotFound):
         return NOT_FOUND
     if isinstance(error, DatabaseError | ServerUnavailable):

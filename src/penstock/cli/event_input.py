@@ -214,7 +214,6 @@ class InputFile:
 
     @property
     def size(self) -> int | None:
-        """The size of the file on disk; None for a pipe."""
         return None if self.file is None else os.fstat(self.file.fileno()).st_size
 
     def position(self) -> int:

@@ -30,7 +30,6 @@ def queue_options(queue: Queue) -> dict[str, Any]:
 
 
 def queue_summary(queue: Queue) -> dict[str, Any]:
-    """Return a queue with its options."""
     return {
         "name": queue.name,
         "partitioning": queue.partitioning,
@@ -80,7 +79,6 @@ def queue_details(info: QueueInfo, busiest: Sequence[Partition]) -> dict[str, An
 
 
 def group_partition(position: PartitionPosition) -> dict[str, Any]:
-    """Return the position of a group in one partition."""
     # A partition that was never leased is available since -infinity, which JSON cannot represent.
     available_at = position.available_at if position.attempts or position.leased else None
     return {**dataclasses.asdict(position), "available_at": available_at, "lag": position.lag}

@@ -45,7 +45,6 @@ class Output:
 
     @property
     def is_terminal(self) -> bool:
-        """Whether standard output is a terminal."""
         return self.console.is_terminal
 
     # Results

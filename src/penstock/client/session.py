@@ -81,7 +81,6 @@ class ClientSession:
         self._buffers[buffer] = None
 
     def remove_buffer(self, buffer: Buffer) -> None:
-        """Remove a buffer that is closed."""
         self._buffers.pop(buffer, None)
 
     async def _close_buffers(self) -> None:

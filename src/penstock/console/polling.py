@@ -125,8 +125,6 @@ class Poller(Generic[T]):
 
 
 class Pollers:
-    """The pollers of the process by key."""
-
     def __init__(self) -> None:
         self._pollers: dict[Hashable, Poller[Any]] = {}
 

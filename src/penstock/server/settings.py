@@ -132,12 +132,10 @@ class ServerSettings:
 
     @property
     def scheme(self) -> str:
-        """The URL scheme of the server."""
         return "https" if self.tls_cert is not None else "http"
 
 
 def variable(name: str) -> str:
-    """Return the environment variable of a setting."""
     return f"PENSTOCK_{name.upper()}"
 
 

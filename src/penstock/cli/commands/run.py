@@ -218,7 +218,6 @@ def _run_streams(
 
 
 def _assign_query_ids(streams: Mapping[str, Stream], ids: Mapping[str, str], file: Path) -> dict[str, Stream]:
-    """Return the streams by query id."""
     for name in ids:
         if name not in streams:
             raise typer.BadParameter(f"{file.name} has no stream {name!r}; it has {', '.join(streams)}")
@@ -232,7 +231,6 @@ def _assign_query_ids(streams: Mapping[str, Stream], ids: Mapping[str, str], fil
 
 
 def spark_settings(conf: list[str] | None, py_files: str | None) -> dict[str, str]:
-    """Return the Spark settings of the options."""
     settings = parse_pairs("--conf", conf)
     if py_files is not None:
         for name in py_files.split(","):

@@ -65,7 +65,6 @@ class Snapshot:
 
 
 async def read_snapshot(conn: Connection) -> Snapshot:
-    """Read the current numbers."""
     queries = {name: QueryCounters(*counters) for name, *counters in await _rows(conn, "queries")}
     lists = {
         name: await _rows(conn, name) for name in ("online", "pages", "revenue", "sensors", "firing", "dead_letters")

@@ -83,7 +83,6 @@ def check_count(what: str, expected: int, found: int) -> Check:
 
 
 def checks_document(checks: Sequence[Check]) -> list[dict[str, Any]]:
-    """Return the checks for JSON output."""
     return [{**asdict(check), "holds": check.holds} for check in checks]
 
 

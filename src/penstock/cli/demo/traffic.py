@@ -85,7 +85,6 @@ class EventGenerator:
         return usual * phase.calls if self.queue == "calls" else usual
 
     def next(self, at_ms: int, phase: Phase) -> dict[str, Any]:
-        """Return the next event."""
         source, number = self._source, self._number
         self._number += 1
         _, event = next(self._events)
@@ -103,5 +102,4 @@ class EventGenerator:
 
 
 def event_generators(seed: int) -> list[EventGenerator]:
-    """Return one generator per queue."""
     return [EventGenerator(queue, seed + 10 * index) for index, queue in enumerate(_SOURCES)]

@@ -81,7 +81,6 @@ class RetryingHttpClient:
         self._pool = ConnectionPool(self.url, self._ssl_context, self._connections, _CONNECT_SECONDS)
 
     async def close(self) -> None:
-        """Close the connections."""
         if self._pool is not None:
             await self._pool.close()
 

@@ -24,8 +24,6 @@ _SEARCHED_EVENTS = 2000
 
 
 class KeyWindow(NamedTuple):
-    """A window of a key, open or closed."""
-
     start: datetime
     end: datetime
     updated_at: datetime

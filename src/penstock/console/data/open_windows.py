@@ -34,8 +34,6 @@ class WindowColumn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WindowedQuery:
-    """A query that has windows."""
-
     id: int
     name: str
     description: tuple[str, ...]
@@ -77,8 +75,6 @@ class OpenWindowsRequest:
 
 
 class WindowRow(NamedTuple):
-    """An open window."""
-
     key: str | None
     start: datetime
     end: datetime
@@ -103,14 +99,12 @@ class OpenWindows:
 
 
 async def list_windowed_queries(database: Database) -> list[WindowedQuery]:
-    """Return all queries that have windows, by name."""
     async with database.connection() as conn:
         rows = await (await conn.execute(_sql["queries"])).fetchall()
     return [WindowedQuery(id, name, tuple(description), view) for id, name, description, view in rows]
 
 
 async def read_columns(database: Database, query: WindowedQuery) -> tuple[WindowColumn, ...]:
-    """Return the columns of a query's result."""
     view = sql.Identifier("penstock_live", query.name).as_string()
     async with database.connection() as conn:
         rows = await (await conn.execute(_sql["columns"], {"view": view})).fetchall()
@@ -123,7 +117,6 @@ async def read_columns(database: Database, query: WindowedQuery) -> tuple[Window
 
 
 async def read_open_windows(database: Database, request: OpenWindowsRequest) -> OpenWindows:
-    """Read the requested rows and the totals."""
     async with database.connection() as conn, conn.transaction():
         await conn.execute(_sql["configure_planner"])
         totals_cursor = conn.cursor(row_factory=dict_row)

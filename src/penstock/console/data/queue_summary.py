@@ -27,8 +27,6 @@ _Counter: TypeAlias = Sequence[tuple[int, LabelValues]]
 
 @dataclass(frozen=True, slots=True)
 class GroupSummary:
-    """A consumer group of a queue."""
-
     name: str
     lag: int
     #: Partitions with unread events.
@@ -44,8 +42,6 @@ class GroupSummary:
 
 @dataclass(frozen=True, slots=True)
 class QueueSummary:
-    """A queue and its groups."""
-
     name: str
     partitions: int
     #: The number of events that are stored, and of those that were ever appended.
@@ -65,7 +61,6 @@ class QueueSummary:
 
 
 async def read_queues(history: OverviewHistory) -> list[QueueSummary]:
-    """Return all queues by name."""
     snapshots = list(await history.refresh())[-_HISTORY_SNAPSHOTS:]
     now = snapshots[-1]
     recent = [snapshot for snapshot in snapshots if now.at - snapshot.at <= _RATE_MILLISECONDS]

@@ -23,7 +23,6 @@ class SavedStatement(NamedTuple):
 
 
 async def list_saved_statements(database: Database) -> list[SavedStatement]:
-    """Return all saved statements by name."""
     return await database.fetch(SavedStatement, _sql["list"])
 
 

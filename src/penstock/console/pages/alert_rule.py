@@ -106,8 +106,6 @@ async def build(view: View, name: str | None) -> None:
 
 
 class _RuleForm:
-    """The inputs of a rule."""
-
     def __init__(self, rule: Rule | None, queues: Sequence[str]) -> None:
         condition = Condition("above", 100, 100) if rule is None else rule.condition
         self._rule = rule

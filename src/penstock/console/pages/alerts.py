@@ -24,8 +24,6 @@ _MAX_RECENT = 50
 
 @dataclass(frozen=True)
 class AlertsData:
-    """The data that the page shows."""
-
     rules: list[RuleInfo]
     firing: list[FiringAlert]
     #: The newest events of the rules' alert queues.

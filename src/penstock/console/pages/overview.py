@@ -50,7 +50,7 @@ async def build(view: View) -> None:
             async with view.database.connection() as conn:
                 return await read_vitals(conn, seconds, step)
 
-        await view.poll(("vitals", seconds), read, overview.show_recorded, seconds=RECORD_SECONDS)
+        await view.poll(("vitals", seconds), read, overview.show_charts, seconds=RECORD_SECONDS)
 
 
 class _Overview:
@@ -131,7 +131,7 @@ class _Overview:
         if has_queues:
             self._show_tiles(self._last_snapshot)
             if self.range_name == "5m":
-                self._show_charts(self._points)
+                self.show_charts(self._points)
             self._show_issues(find_health_issues(self._last_snapshot, view.can_see, view.can_see_all))
 
     def _show_tiles(self, snapshot: OverviewSnapshot) -> None:
@@ -159,11 +159,7 @@ class _Overview:
             formatting.compact(now.firing), "firing" if now.firing else "none firing", "bad" if now.firing else "idle"
         )
 
-    def show_recorded(self, points: Sequence[Vitals]) -> None:
-        """Show the charts of a range that has recorded vitals."""
-        self._show_charts(points)
-
-    def _show_charts(self, points: Sequence[Vitals]) -> None:
+    def show_charts(self, points: Sequence[Vitals]) -> None:
         now = points[-1].at if points else int(time.time() * 1000)
         oldest = points[0].at if self.range_name == "5m" else 0
         span = (max(now - self.range.seconds * 1000, min(oldest, now - _MIN_SPAN)), now)

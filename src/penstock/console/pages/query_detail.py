@@ -50,8 +50,6 @@ _CYCLE_TONES: dict[str, Tone] = {"committed": "good", "failed": "bad"}
 
 @dataclass(frozen=True)
 class QueryData:
-    """The data that the page shows of a query."""
-
     info: QueryInfo
     activity: Activity
     cycles: list[CycleRecord]
@@ -60,7 +58,6 @@ class QueryData:
 
 
 async def read_query(view: View, name: str) -> QueryData:
-    """Read the data of a query, or raise NotFound."""
     info = next((query for query in await Registry(view.log).list() if query.name == name), None)
     activity = None if info is None else await read_activity(view.database, info.id, _ACTIVITY_TIME)
     if info is None or activity is None:
@@ -75,8 +72,6 @@ async def read_query(view: View, name: str) -> QueryData:
 
 
 class QueryDetail:
-    """The page of one query."""
-
     def __init__(self, view: View, name: str) -> None:
         self._view = view
         self._name = name

@@ -181,8 +181,6 @@ class BarSeries:
 
 
 class StackedBarChart:
-    """Stacked bars by category."""
-
     def __init__(self, label: str, *, unit: str = "milliseconds", height: int = 200) -> None:
         self._chart = _create_chart(label, height, unit, xAxis={**_CATEGORY_AXIS, "type": "category"})
         self._chart.options["tooltip"]["axisPointer"]["type"] = "shadow"

@@ -70,7 +70,6 @@ def tile(title: str, unit: str = "", *, href: str = "") -> Tile:
 
 
 def tiles() -> Element:
-    """Create a row for tiles."""
     return element("div", "ps-grid ps-tiles")
 
 

@@ -21,8 +21,6 @@ _MERGED_KINDS = ("aggregate", "field")
 
 @dataclass(frozen=True, slots=True)
 class PipelineNode:
-    """A node of the diagram."""
-
     kind: str
     label: str
     #: The name of the queue, if the node is a queue.

@@ -47,8 +47,6 @@ class InvalidCredential(Exception):
 
 
 class VerifyingKey(NamedTuple):
-    """A key and its only algorithm."""
-
     id: str | None
     algorithm: str
     key: Any

@@ -65,7 +65,6 @@ def cross_site_problem() -> Problem:
 
 
 def cors_headers(origin: bytes) -> list[tuple[bytes, bytes]]:
-    """Return the response headers for an allowed origin."""
     return [(b"access-control-allow-origin", origin), (b"access-control-expose-headers", _EXPOSED_HEADERS)]
 
 

@@ -122,11 +122,9 @@ class ErrorFormat:
     schema: type[msgspec.Struct] = ProblemDocument
 
     def render(self, problem: Problem, request_id: str = "") -> Response:
-        """Build the response for a problem."""
         return problem.response(request_id)
 
     def status_of(self, kind: str) -> int:
-        """Return the HTTP status of a kind of problem."""
         return PROBLEM_KINDS[kind].status
 
     def describe_empty_body(self) -> str:

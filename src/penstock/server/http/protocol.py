@@ -68,8 +68,6 @@ class _StallTimeout(asyncio.Protocol):
 
 
 class HttpConnection(_StallTimeout, HttpToolsProtocol):
-    """An HTTP connection with limits."""
-
     config: LimitedConfig
 
     #: Since when it waits for the head of a request; 0 while a request is handled.

@@ -41,7 +41,6 @@ class HttpRequest(Request):
 
     @property
     def has_full_body(self) -> bool:
-        """Whether the whole request has arrived."""
         return HAS_FULL_BODY in self.scope["state"]
 
 

@@ -31,5 +31,4 @@ def check_text(body: bytes) -> None:
 
 
 def invalid_json(error: Exception, body: bytes) -> Problem:
-    """Return the problem of a body that is not JSON."""
     return Problem("invalid-json", f"the body is not JSON: {json.explain(error, body)}")

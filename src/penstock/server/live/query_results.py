@@ -59,7 +59,6 @@ class ResultChanges:
         return self.is_snapshot or bool(self.rows or self.closed or self.replaced)
 
     def for_keys(self, keys: frozenset[str]) -> ResultChanges:
-        """Return the changes of some keys."""
         rows, closed, replaced = self._by_key
         return ResultChanges(
             self.position,

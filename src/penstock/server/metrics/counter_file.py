@@ -84,7 +84,6 @@ class CounterFile:
         return cells // _CELL_BYTES
 
     def read_own(self) -> CounterValues:
-        """Return the counters of this worker."""
         return _read_values(self._bytes, is_alive=True)
 
     def read_all(self) -> list[CounterValues]:

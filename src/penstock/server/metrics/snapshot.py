@@ -49,7 +49,6 @@ class OverviewSnapshot:
         return cast(LabelValues, self.samples.sampled.get(family, {}))
 
     def histograms(self, family: MetricFamily) -> Mapping[tuple[str, ...], HistogramValue]:
-        """Return the histograms of a metric by its labels."""
         return cast(Mapping[tuple[str, ...], HistogramValue], self.samples.sampled.get(family, {}))
 
     def events_read(self) -> LabelValues:

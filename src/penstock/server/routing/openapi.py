@@ -65,7 +65,6 @@ def build_document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
 
 
 def render_document(endpoints: Sequence[Endpoint]) -> bytes:
-    """Return the document as indented JSON."""
     return msgspec.json.format(msgspec.json.encode(build_document(endpoints)), indent=2) + b"\n"
 
 
@@ -99,7 +98,6 @@ class _Schemas:
         self._by_type = list(zip(types, schemas, strict=True))
 
     def find(self, wanted: Any) -> dict[str, Any]:
-        """Return the schema of a type."""
         return next(schema for each, schema in self._by_type if each is wanted or each == wanted)
 
     def properties(self, struct: Any) -> tuple[dict[str, Any], Sequence[str]]:
