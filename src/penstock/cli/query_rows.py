@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -35,7 +35,7 @@ def print_rows(out: Output, rows: QueryRows, limit: int) -> None:
 async def watch_rows(out: Output, transport: Transport, request: RowRequest, limit: int) -> None:
     """Print the rows whenever they change, until Ctrl-C. On a terminal, the new rows replace the old ones."""
     seen: QueryRows | None = None
-    with _whole_screen(out):
+    with out.console.screen(hide_cursor=True) if out.is_terminal and not out.json else nullcontext():
         while True:
             rows = await read_rows(transport.result_rows, request)
             if rows != seen:
@@ -48,10 +48,6 @@ async def watch_rows(out: Output, transport: Transport, request: RowRequest, lim
                     print_rows(out, rows, limit)
                 seen = rows
             await asyncio.sleep(_WATCH_SECONDS)
-
-
-def _whole_screen(out: Output) -> AbstractContextManager[object]:
-    return out.console.screen(hide_cursor=True) if out.is_terminal and not out.json else nullcontext()
 
 
 def _print_table(out: Output, rows: QueryRows, limit: int) -> None:

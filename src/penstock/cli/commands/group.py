@@ -67,7 +67,7 @@ async def show(session: CommandSession, queue: QueueName, group: GroupName) -> N
             ("last seen", format_time(info.seen_at)),
             ("subscribed from", info.subscribed_from),
             ("since", format_time(info.created_at)),
-            *([("query", _format_query(info))] if info.query_id is not None else []),
+            *([("query", ", ".join(filter(None, (info.query_id, info.query_state))))] if info.query_id else []),
         ],
     )
     if not partitions:
@@ -81,10 +81,6 @@ async def show(session: CommandSession, queue: QueueName, group: GroupName) -> N
         else f"The {len(shown)} of {len(partitions):,} partitions with the largest lag"
     )
     session.out.table(("partition", *numbers, "lease", "last moved"), rows, title=title, right=numbers)
-
-
-def _format_query(group: GroupInfo) -> str:
-    return str(group.query_id) if group.query_state is None else f"{group.query_id}, {group.query_state}"
 
 
 def _row(partition: dict[str, Any]) -> tuple[str, ...]:

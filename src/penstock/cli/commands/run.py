@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -110,7 +109,7 @@ def run_options(
     """Return the options that were given, in the form that the engine accepts."""
     values = {
         "reset": reset or None,
-        "subscription_from": None if begin is None else _parse_start(begin),
+        "subscription_from": begin if begin is None or begin in ("beginning", "now") else parse_time(begin),
         "strict": None if strict else False,
         "available_now": available_now or None,
         "flush": flush or None,
@@ -249,10 +248,6 @@ def parse_pairs(option: str, texts: list[str] | None) -> dict[str, str]:
             raise typer.BadParameter(f"{option} {text!r} is not a pair: write {option} name=value")
         pairs[name] = value
     return pairs
-
-
-def _parse_start(text: str) -> str | datetime:
-    return text if text in ("beginning", "now") else parse_time(text)
 
 
 def require_spark() -> None:

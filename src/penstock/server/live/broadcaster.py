@@ -54,7 +54,7 @@ class Broadcaster(ABC, Generic[_FollowedT, _PositionT]):
 
     def subscribe(self, keys: _FollowedT | None, last_id: str) -> Subscriber:
         """Add a subscriber of some keys or all; ``last_id`` is the id of the last message that the client received."""
-        subscriber = Subscriber(self._restart, self._count_overrun)
+        subscriber = Subscriber(self._restart, lambda: self._metrics.live_overruns.add(1, self.kind))
         self._keys[subscriber] = keys
         self._starting[subscriber] = self.parse_position(last_id)
         self._metrics.live_subscribers.add(1, self.kind)
@@ -97,9 +97,6 @@ class Broadcaster(ABC, Generic[_FollowedT, _PositionT]):
         if subscriber in self._keys:
             self._starting[subscriber] = self.position_after_overrun(subscriber)
             self._wake.set()
-
-    def _count_overrun(self) -> None:
-        self._metrics.live_overruns.add(1, self.kind)
 
     async def _run(self) -> None:
         while self._keys:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -187,7 +187,9 @@ def _add_samples(samples: _Samples, row: Mapping[str, Any]) -> None:
         family = _BY_COLUMN.get(column)
         if family is not None and value is not None:
             labels = tuple(row[label] for label in family.labels)
-            samples[family][labels] = _histogram(value, row[f"{column}_sum"]) if family.bounds else value
+            if family.bounds:
+                value = HistogramValue(value or [0] * (len(family.bounds) + 1), row[f"{column}_sum"])
+            samples[family][labels] = value
 
 
 async def _count_open_windows(conn: Connection, samples: _Samples) -> None:
@@ -195,7 +197,3 @@ async def _count_open_windows(conn: Connection, samples: _Samples) -> None:
         statement = _sql["open_windows"].replace("{id}", str(int(query["query_id"])))
         ((count,),) = await (await conn.execute(statement.encode())).fetchall()
         samples[OPEN_WINDOWS][query["query"],] = count
-
-
-def _histogram(counts: Sequence[int], total: float) -> HistogramValue:
-    return HistogramValue(counts or [0] * (len(CYCLE_BUCKETS) + 1), total)
