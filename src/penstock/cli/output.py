@@ -73,9 +73,16 @@ class Output:
         *,
         right: Sequence[str] = (),
         empty: str,
+        lines: bool = False,
     ) -> None:
-        """Print a list: a JSON document with --json, otherwise a table, or the hint ``empty`` if there are no rows."""
-        if self.json:
+        """Print a list: a table, or the hint ``empty`` if there are no rows.
+
+        With --json, print a document, or with ``lines`` each element of the document on a line.
+        """
+        if self.json and lines:
+            for part in document:
+                self.line(part)
+        elif self.json:
             self.document(document)
         elif rows:
             self.table(columns, rows, right=right)

@@ -32,12 +32,10 @@ async def upgrade(session: CommandSession) -> None:
     async with _connection(session) as conn:
         applied = await migrate.upgrade(conn)
         status = await migrate.status(conn)
-    if session.out.json:
-        session.out.document({"applied": [str(migration) for migration in applied], "schema": status.current})
-        return
-    for migration in applied:
-        session.out.note(f"Applied {migration}.")
-    session.out.note(f"The schema is at version {status.current}, {'now' if applied else 'already'} up to date.")
+    names = [str(migration) for migration in applied]
+    state = f"The schema is at version {status.current}, {'now' if applied else 'already'} up to date."
+    text = "\n".join([*(f"Applied {name}." for name in names), state])
+    session.out.result({"applied": names, "schema": status.current}, text)
 
 
 @command(app, "status", examples=["penstock db status", "penstock db status --check && ./deploy"])

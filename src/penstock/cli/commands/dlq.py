@@ -88,13 +88,6 @@ async def list_dead_letters(
         criteria = await _build_filter(transport, queue, None, filters(**conditions))
         letters = await transport.dead_letters(criteria, limit=limit, offset=offset)
         total = await transport.count_dead_letters(criteria)
-    if session.out.json:
-        for letter in letters:
-            session.out.line(json_output.dead_letter(letter))
-        return
-    if not letters:
-        session.out.hint("There are no dead letters." if not total else f"There are only {number(total)}.")
-        return
     rows = [
         (
             str(letter.id),
@@ -109,8 +102,11 @@ async def list_dead_letters(
         for letter in letters
     ]
     numbers = ("id", "attempts", "redriven")
-    session.out.table(("id", "queue", "group", "key", *numbers[1:], "failed", "error"), rows, right=numbers)
-    if offset + len(letters) < total:
+    columns = ("id", "queue", "group", "key", *numbers[1:], "failed", "error")
+    empty = "There are no dead letters." if not total else f"There are only {number(total)}."
+    listing = map(json_output.dead_letter, letters)
+    session.out.listing(listing, columns, rows, right=numbers, empty=empty, lines=True)
+    if letters and offset + len(letters) < total:
         session.out.hint(f"{number(len(letters))} of {number(total)}; --offset {offset + len(letters)} shows the next.")
 
 

@@ -130,16 +130,12 @@ async def cycles(
     async with session.log() as log:
         info = await _find_query(log, query)
         records = await read_cycles(log.database, info.id, limit=limit, failed=failed)
-    if session.out.json:
-        for cycle in reversed(records):
-            session.out.line(json_output.cycle(cycle))
-        return
-    if not records:
-        session.out.hint("No cycle has failed." if failed else "The query has run no cycle yet.")
-        return
+    records.reverse()
     numbers = ("cycle", "events", "out", "windows", "late", "dead", "ms")
-    rows = [_row(cycle) for cycle in reversed(records)]
-    session.out.table((*numbers, "planned", "state"), rows, right=numbers)
+    empty = "No cycle has failed." if failed else "The query has run no cycle yet."
+    rows = [_row(cycle) for cycle in records]
+    listing = map(json_output.cycle, records)
+    session.out.listing(listing, (*numbers, "planned", "state"), rows, right=numbers, empty=empty, lines=True)
 
 
 @command(

@@ -259,13 +259,9 @@ async def push(
             result = await pusher.push_arguments(events, id)
         else:
             result = await pusher.push_file(file, once=once)
-    if session.out.json:
-        session.out.document(result)
-    else:
-        duplicates = f", {number(result['duplicates'])} were duplicates" if result["duplicates"] else ""
-        session.out.note(
-            f"Pushed {number(result['accepted'])} event{'' if result['accepted'] == 1 else 's'} to {name}{duplicates}."
-        )
+    duplicates = f", {number(result['duplicates'])} were duplicates" if result["duplicates"] else ""
+    pushed = f"{number(result['accepted'])} event{'' if result['accepted'] == 1 else 's'}"
+    session.out.result(result, f"Pushed {pushed} to {name}{duplicates}.")
 
 
 @command(
@@ -318,15 +314,13 @@ async def configure(session: CommandSession, name: QueueName, **options: Any) ->
         before = json_output.queue_options(await find_queue(transport, name))
         queue = await transport.configure(name, changes)
     after = json_output.queue_options(queue)
-    if session.out.json:
-        session.out.document(json_output.queue_summary(queue))
-        return
     changed = [
         f"{option}: {format_option(before[option])} → {format_option(value)}"
         for option, value in after.items()
         if value != before[option]
     ]
-    session.out.note("\n".join(changed) if changed else "Nothing changed: the options already have these values.")
+    text = "\n".join(changed) or "Nothing changed: the options already have these values."
+    session.out.result(json_output.queue_summary(queue), text)
 
 
 @command(
