@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import psycopg
 import pytest
 
+from penstock import Stream, agg
+from penstock.log.log import Log
 from tests import gate_rows
-from tests.cli.command_line import CommandLine
+from tests.cli.command_line import Arrange, CommandLine
+from tests.console.scripted_query import ScriptedQuery
 
 
 @pytest.fixture
@@ -96,3 +101,26 @@ def test_compat_replaces_the_views_of_an_earlier_version(gates: CommandLine) -> 
     assert gates.json("db", "compat") == {"made": True}
     with psycopg.connect(str(gates.database_url)) as conn:
         assert conn.execute("SELECT config_hash FROM queen_streams.queries").fetchall() == [("x",)]
+
+
+def test_compat_shows_open_windows_of_queries_on_spark(cli: CommandLine, arrange: Arrange) -> None:
+    stream = Stream.from_("orders").window_tumbling(seconds=60).aggregate({"events": agg.count()}).to("totals")
+    start = datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+    async def run_query(log: Log) -> None:
+        for queue in ("orders", "totals"):
+            await log.configure(queue)
+        query = await ScriptedQuery.start(log, "sales", stream)
+        await query.cycle({"ada": (3, 12.5)}, (start, start + timedelta(seconds=60)))
+
+    cli.ok("db", "compat")
+    arrange(run_query)
+    with psycopg.connect(str(cli.database_url)) as conn:
+        rows = conn.execute(
+            "SELECT q.source_queue, q.sink_queue, s.partition_id, s.key, s.value FROM queen_streams.state s "
+            "JOIN queen_streams.queries q ON q.id = s.query_id WHERE q.name = 'sales'"
+        ).fetchall()
+    milliseconds = int(start.timestamp() * 1000)
+    totals = {"events": 3, "total": 12.5}
+    value = {**totals, "acc": totals, "windowStart": milliseconds, "windowEnd": milliseconds + 60_000}
+    assert rows == [("orders", "totals", None, "ada", value)]
