@@ -14,22 +14,20 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 import msgspec
 import typer
 import zstandard
 
+from penstock.cli.output import Output
+from penstock.client.transport import Transport
 from penstock.core import json
 from penstock.core.errors import InvalidEvent, InvalidRequest, PenstockError, QueueFull
 from penstock.core.formatting import number
 from penstock.core.wait_notice import WaitNotice
 from penstock.log.write.batch import Batch
-
-if TYPE_CHECKING:
-    from penstock.cli.output import Output
-    from penstock.client.transport import Transport
-    from penstock.log.write.result import PushResult
+from penstock.log.write.result import PushResult
 
 _BATCH_BYTES = 2 << 20
 _BATCH_EVENTS = 5_000

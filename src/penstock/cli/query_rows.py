@@ -7,15 +7,12 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from datetime import datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from penstock.cli.output import Output
 from penstock.cli.times import format_time
-from penstock.engine.result_rows import QueryRows, RowColumn, read_rows
-
-if TYPE_CHECKING:
-    from penstock.cli.output import Output
-    from penstock.client.transport import Transport
-    from penstock.engine.result_rows import RowRequest
+from penstock.client.transport import Transport
+from penstock.engine.result_rows import QueryRows, RowColumn, RowRequest, read_rows
 
 _WATCH_SECONDS = 1.0
 _NUMBER_TYPES = ("bigint", "integer", "numeric", "double precision", "real")

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING
 
 from penstock.cli import json_output
-from penstock.cli.output import escape_control_characters
+from penstock.cli.output import Output, escape_control_characters
 from penstock.cli.times import format_time
+from penstock.client.transport import Transport
+from penstock.log.event import Event
 from penstock.log.log import Log
+from penstock.log.queue import Queue
 from penstock.log.storage.partitions import Partition
-
-if TYPE_CHECKING:
-    from penstock.cli.output import Output
-    from penstock.client.transport import Transport
-    from penstock.log.event import Event
-    from penstock.log.queue import Queue
 
 #: Events of one partition per read.
 _PAGE_EVENTS = 1_000

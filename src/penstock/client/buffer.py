@@ -7,9 +7,10 @@ import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 from penstock.client.arguments import encode_event
+from penstock.client.session import ClientSession
 from penstock.core.backoff import Backoff, RetryTimer
 from penstock.core.errors import (
     BufferFull,
@@ -24,9 +25,6 @@ from penstock.core.wait_notice import WaitNotice
 from penstock.log.write.batch import Batch
 from penstock.log.write.json_events import JsonEvent, JsonEvents
 from penstock.log.write.result import Pushed, PushResult
-
-if TYPE_CHECKING:
-    from penstock.client.session import ClientSession
 
 _logger = logging.getLogger("penstock.client")
 

@@ -6,15 +6,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import TYPE_CHECKING
 
 from penstock.client.arguments import read_error
-from penstock.log.read.consume_loop import group_by_partition, release_events
+from penstock.log.event import Event
+from penstock.log.read.consume_loop import EventSource, group_by_partition, release_events
 from penstock.log.read.lease_keeper import LeaseKeeper
-
-if TYPE_CHECKING:
-    from penstock.log.event import Event
-    from penstock.log.read.consume_loop import EventSource
 
 _logger = logging.getLogger("penstock.client")
 

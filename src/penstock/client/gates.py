@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TypedDict, Unpack
 
+from penstock.client.session import ClientSession
 from penstock.core.option_checks import check_number
 from penstock.engine.gates.admin import GateChange, GateInfo
-
-if TYPE_CHECKING:
-    from penstock.client.session import ClientSession
 
 _MAX_HOLD_SECONDS = 366 * 86_400
 

@@ -6,12 +6,13 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from penstock.client.arguments import EventsToPush, read_events, read_ndjson, read_options
 from penstock.client.buffer import Buffer, BufferSettings
 from penstock.client.consumer import ConsumeResult, Handler, HandlerConsumer, StopEvent
 from penstock.client.dead_letters import DeadLetterHandle
+from penstock.client.session import ClientSession
 from penstock.core.errors import InvalidOption, InvalidRequest, NotFound
 from penstock.core.names import check_key, check_name
 from penstock.core.option_checks import check_flag, check_integer, check_number
@@ -24,9 +25,6 @@ from penstock.log.read.pop_request import PopRequest
 from penstock.log.start_position import StartPosition, parse_start_position
 from penstock.log.write.batch import Batch
 from penstock.log.write.result import PushResult
-
-if TYPE_CHECKING:
-    from penstock.client.session import ClientSession
 
 Partitioning = Literal["key", "hash"]
 #: A position of a group: an end of the log, or a time (a datetime, or ISO 8601 text with a time zone).

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from penstock.client.arguments import (
     AckStatus,
@@ -14,15 +14,13 @@ from penstock.client.arguments import (
     read_ndjson,
     read_popped,
 )
+from penstock.client.session import ClientSession
 from penstock.core.errors import InvalidRequest
 from penstock.core.names import check_key, check_name
 from penstock.db.user_connection import UserConnection
 from penstock.log.read.ack import EventStatus, check_status
 from penstock.log.transaction import TransactionResult
 from penstock.log.write.batch import Batch
-
-if TYPE_CHECKING:
-    from penstock.client.session import ClientSession
 
 
 class Transaction:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from psycopg import errors, sql
 from psycopg.rows import dict_row
@@ -14,9 +14,7 @@ from psycopg.rows import dict_row
 from penstock.cli.demo.steps import Check
 from penstock.cli.demo.traffic import VALUE_FIELDS
 from penstock.core.clock import EPOCH
-
-if TYPE_CHECKING:
-    from penstock.db.pool import Connection
+from penstock.db.pool import Connection
 
 _RESULTS = sql.SQL(
     "SELECT key, window_start, updated_at, {columns} FROM penstock_history.{query}"

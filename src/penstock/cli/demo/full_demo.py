@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import penstock
 from penstock.cli.demo.expected import WINDOWED_QUERIES, ExpectedResults
@@ -25,19 +25,19 @@ from penstock.cli.demo.processes import Process
 from penstock.cli.demo.snapshot import QUERIES, QUEUES, Snapshot, existing_names, read_snapshot
 from penstock.cli.demo.steps import Check, Step, check_count, checks_document, print_checks, step
 from penstock.cli.demo.traffic import WARM_UP, EventGenerator, event_generators, phases
+from penstock.cli.output import Output
 from penstock.cli.session import child_environment
+from penstock.client.connect import transport_for
+from penstock.client.transport import Transport
 from penstock.core.errors import Conflict, GroupBusy, QueueFull
 from penstock.core.formatting import number
 from penstock.core.settings import Settings
-from penstock.db.pool import Database
+from penstock.db.pool import Connection, Database
+from penstock.engine.alerts.store import RuleStore
+from penstock.engine.registry import Registry
 from penstock.log.log import Log
 from penstock.log.write.batch import Batch
 from penstock.stream.rules import above, change, rule
-
-if TYPE_CHECKING:
-    from penstock.cli.output import Output
-    from penstock.client.transport import Transport
-    from penstock.db.pool import Connection
 
 _CATCH_UP_SECONDS = 180.0
 #: Calls that still wait at the gate after this time are counted as waiting.
@@ -198,9 +198,6 @@ class _Demo:
 
     async def delete_created(self) -> None:
         """Delete all that the demo has created in a database that the user has named."""
-        from penstock.engine.registry import Registry
-        from penstock.sinks.alerts import RuleStore
-
         if not self._has_created:
             return
         for demo_rule in _RULES:
@@ -222,8 +219,6 @@ class _Demo:
     # Start
 
     async def _create(self, conn: Connection) -> None:
-        from penstock.sinks.alerts import RuleStore
-
         existing = await existing_names(conn)
         if existing:
             raise Conflict(
@@ -286,8 +281,6 @@ class _Demo:
     @asynccontextmanager
     async def _traffic(self, server_url: str) -> AsyncIterator[None]:
         """Push events inside the block, with one producer per queue."""
-        from penstock.client.connect import transport_for
-
         # The producers count the pushes that a full queue refuses, and retry them.
         transport = transport_for(Settings.from_env({}, database_url=None, url=server_url), wait_for_room=False)
         await transport.open()

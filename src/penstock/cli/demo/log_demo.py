@@ -11,13 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from penstock import Event, Penstock
 from penstock.cli.demo.steps import Check, Step, check_count, checks_document, print_checks, step
-
-if TYPE_CHECKING:
-    from penstock import Event, Penstock
-    from penstock.cli.output import Output
+from penstock.cli.output import Output
 
 _QUEUE, _BILLING, _ANALYTICS = "orders", "billing", "analytics"
 _TENANTS = ("alder", "birch", "cedar", "hazel", "linden", "maple", "rowan", "willow")
@@ -32,8 +30,6 @@ _PAUSE_SECONDS = 30.0
 
 async def run_log_demo(out: Output, *, events: int, speed: float, keep: bool) -> bool:
     """Run the demo and print its result; return whether all checks hold."""
-    from penstock import Penstock
-
     # The reader prints the failures that the client would log as warnings.
     out.configure_logging("ERROR")
     started = time.monotonic()

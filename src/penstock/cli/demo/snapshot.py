@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from psycopg import errors
 
 from penstock.cli.demo.expected import WINDOWED_QUERIES
+from penstock.db.pool import Connection
 from penstock.db.statements import Statements
-
-if TYPE_CHECKING:
-    from penstock.db.pool import Connection
 
 QUEUES = ("clicks", "orders", "readings", "calls", "calls.allowed", "sites.5s", "revenue.10s", "sensors.5s", "alerts")
 QUERIES = (*WINDOWED_QUERIES, "partner")

@@ -5,21 +5,16 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from hashlib import blake2b
-from typing import TYPE_CHECKING
 
 from penstock.core.errors import InvalidEvent
-from penstock.log.write.batch import MAX_REJECTED, too_many_rejected
+from penstock.log.queue import Queue
+from penstock.log.write.batch import MAX_REJECTED, Batch, too_many_rejected
+from penstock.log.write.piece import Piece
 from penstock.log.write.result import PushResult, RejectedInput
-from penstock.log.write.upload import UploadLost
+from penstock.log.write.upload import Upload, UploadLost, UploadResult
 from penstock.server.http.errors import Problem, retry_after
 from penstock.server.ingest.formats import PushQuery, ndjson_batch
 from penstock.server.routing.call import ApiCall
-
-if TYPE_CHECKING:
-    from penstock.log.queue import Queue
-    from penstock.log.write.batch import Batch
-    from penstock.log.write.piece import Piece
-    from penstock.log.write.upload import Upload, UploadResult
 
 
 async def upload_lines(
