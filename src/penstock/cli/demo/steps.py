@@ -6,12 +6,14 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.console import RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
 
 from penstock.cli.output import Output, escape_control_characters
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
 #: How often the numbers of a step are printed where the output is no terminal.
 _REPORT_SECONDS = 10.0
@@ -37,9 +39,6 @@ class Step:
 
     def render(self) -> RenderableType:
         """Return the current numbers as a table."""
-        from rich.table import Table
-        from rich.text import Text
-
         table = Table.grid(padding=(0, 1))
         table.add_column(style="cyan", no_wrap=True)
         # A column without no_wrap: rich narrows it before the names, and each text cuts itself.
@@ -55,8 +54,6 @@ def step(out: Output, title: str, description: str) -> Iterator[Step]:
     current = Step(out)
     out.note(f"== {title}: {description}")
     if out.is_terminal and not (out.json or out.quiet):
-        from rich.live import Live
-
         with Live(get_renderable=current.render, console=out.console, refresh_per_second=4, transient=True):
             yield current
     else:
