@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from itertools import chain, islice, takewhile
@@ -26,17 +26,9 @@ from penstock.db.statements import Statements
 from penstock.engine.gates.delivery_meters import DeliveryMeter, StoredDelivery, build_delivery_meter
 from penstock.engine.gates.event_costs import event_costs, event_gate_key
 from penstock.engine.gates.limits import LimitOverrides, LimitRow
-from penstock.engine.gates.rate_limiters import Kind, Limit, MeterState
+from penstock.engine.gates.rate_limiters import Limit, MeterState
 from penstock.log.group_commit import GroupCommit
-from penstock.stream.gates import (
-    NANOS_PER_TOKEN,
-    ConcurrencyGate,
-    Cost,
-    Gate,
-    SlidingWindowGate,
-    TokenBucketGate,
-    find_cost_problem,
-)
+from penstock.stream.gates import NANOS_PER_TOKEN, find_cost_problem
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -71,24 +63,6 @@ class _Place(NamedTuple):
     gate: int
 
 
-class _GateRow(NamedTuple):
-    query: str
-    kind: Kind
-    amount: int
-    rate: int
-    window_us: int
-    shared: bool
-
-    def to_gate(self) -> Gate:
-        match self.kind:
-            case "token_bucket":
-                return TokenBucketGate(self.amount, self.rate, Cost(), self.shared)
-            case "sliding_window":
-                return SlidingWindowGate(self.amount, self.window_us, Cost(), self.shared)
-            case "concurrency":
-                return ConcurrencyGate(self.amount // NANOS_PER_TOKEN, "")
-
-
 class _MeterRow(NamedTuple):
     key: str
     gate: int
@@ -104,7 +78,7 @@ class _MeterRow(NamedTuple):
         """Return the stored budget of a gate whose limit is ``limit`` now."""
         level = 0 if self.level is None else int(self.level.scaleb(15))
         state = MeterState(self.at_us, level, tuple(self.grant_times or ()), tuple(self.grant_costs or ()))
-        return StoredDelivery(state, self.in_flight, Limit(limit.kind, self.amount, self.rate, limit.window_us))
+        return StoredDelivery(state, self.in_flight, replace(limit, amount=self.amount, rate=self.rate))
 
 
 @dataclass(slots=True)
@@ -148,7 +122,8 @@ class DeliveryLimits:
         self._is_loaded = False
         self._group_id: int | None = None
         self._query: str | None = None
-        self._gates: tuple[Gate, ...] = ()
+        #: The limits of the gates, without overrides.
+        self._gates: tuple[Limit, ...] = ()
         self._meters: dict[_Place, _TrackedMeter] = {}
         #: The steady clock of the budgets, and the database's clock, less this process's monotonic clock.
         self._offset_us: int | None = None
@@ -222,9 +197,9 @@ class DeliveryLimits:
 
     async def _load_gates(self, conn: AsyncConnection[Any]) -> None:
         rows = await (await conn.execute(_sql["gates"], {"queue": self._queue})).fetchall()
-        gates = [_GateRow._make(row) for row in rows]
-        query = gates[-1].query if gates else None
-        if query != self._query and any(gate.query != query for gate in gates):
+        gates = [(name, Limit(*limit)) for name, *limit in rows]
+        query = gates[-1][0] if gates else None
+        if query != self._query and any(name != query for name, _ in gates):
             _logger.warning(
                 "%s: several queries with gates write to queue %r; deliveries keep the limits of %r",
                 self._group,
@@ -232,7 +207,7 @@ class DeliveryLimits:
                 query,
             )
         self._query = query
-        self._gates = tuple(gate.to_gate() for gate in gates if gate.query == query)
+        self._gates = tuple(limit for name, limit in gates if name == query)
 
     async def _reserve_all(self, reservations: Sequence[Reservation]) -> None:
         try:
@@ -290,10 +265,10 @@ class DeliveryLimits:
             reservation.wait_us = _PAUSED_US if limits.is_paused else min(held_until_us - now_us, _PAUSED_US)
             return
         budgets: dict[_Place, _TrackedMeter] = {}
-        for number, (gate, limit) in enumerate(zip(self._gates, limits.gates, strict=True), 1):
-            if isinstance(gate, ConcurrencyGate):
+        for number, limit in enumerate(limits.gates, 1):
+            if limit.kind == "concurrency":
                 continue  # the acks of the group free it
-            place = _Place(_SHARED_KEY if gate.shared else reservation.key, number)
+            place = _Place(_SHARED_KEY if limit.shared else reservation.key, number)
             tracked = budgets[place] = self._tracked(place, limit, stored.get(place), now_us, held_until_us)
             if tracked.meter.limit != limit:
                 changed[place] = tracked

@@ -19,7 +19,14 @@ from penstock.engine.cycle.models import CommitTarget
 from penstock.engine.gates.allocate import Allocation, PartitionAllocation, PartitionDemand
 from penstock.engine.gates.buffer import BufferedPartition
 from penstock.engine.gates.event_costs import total_cost
-from penstock.engine.gates.limits import LimitOverrides, LimitRow, PartitionLimits, build_meter, prefetch_target
+from penstock.engine.gates.limits import (
+    LimitOverrides,
+    LimitRow,
+    PartitionLimits,
+    build_meter,
+    default_limit,
+    prefetch_target,
+)
 from penstock.engine.gates.rate_limiters import Limit, Meter, MeterState
 from penstock.engine.worker.reports import EventFailure
 from penstock.log.log import Log
@@ -136,6 +143,7 @@ class GateState:
         self._log = log
         self._target = target
         self._gates = tuple(gates)
+        self._limits = [default_limit(gate) for gate in gates]
 
     async def load(
         self, conn: AsyncConnection[Any], partitions: Sequence[BufferedPartition], now_us: int
@@ -148,7 +156,7 @@ class GateState:
         meter_rows = [_MeterRow._make(row) for row in await _fetch(conn, "meters", params)]
         states = {(row.partition_id, row.gate): row.to_state() for row in meter_rows}
         params = {"name": self._target.name, "keys": ["", *(partition.key for partition in partitions)]}
-        overrides = LimitOverrides(map(LimitRow._make, await _fetch(conn, "limits", params)), self._gates)
+        overrides = LimitOverrides(map(LimitRow._make, await _fetch(conn, "limits", params)), self._limits)
         in_flight = [await self._count_in_flight(conn, gate, partitions) for gate in self._gates]
 
         def build_meters(partition_id: int, limits: PartitionLimits, *, shared: bool) -> list[Meter | None]:

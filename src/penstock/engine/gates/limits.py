@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from typing import NamedTuple
@@ -45,9 +45,9 @@ def default_limit(gate: Gate) -> Limit:
     """Return the limit that the stream defines for a gate."""
     match gate:
         case TokenBucketGate():
-            return Limit("token_bucket", gate.capacity, rate=gate.rate)
+            return Limit("token_bucket", gate.capacity, rate=gate.rate, shared=gate.shared)
         case SlidingWindowGate():
-            return Limit("sliding_window", gate.limit, window_us=gate.window_us)
+            return Limit("sliding_window", gate.limit, window_us=gate.window_us, shared=gate.shared)
         case ConcurrencyGate():
             return Limit("concurrency", gate.limit * NANOS_PER_TOKEN)
 
@@ -55,10 +55,10 @@ def default_limit(gate: Gate) -> Limit:
 class LimitOverrides:
     """Overrides of the limits of a query. The override of a key takes precedence over the one for all keys."""
 
-    def __init__(self, rows: Iterable[LimitRow], gates: Sequence[Gate]) -> None:
+    def __init__(self, rows: Iterable[LimitRow], defaults: Sequence[Limit]) -> None:
         self._rows = {(row.key, row.gate): row for row in rows}
         self._keys = {key for key, _ in self._rows}
-        self._gates = gates
+        self._defaults = defaults
         #: The limits of all keys that have no override of their own.
         self.common = self._limits_of("")
 
@@ -66,7 +66,7 @@ class LimitOverrides:
         return self._limits_of(key) if key in self._keys else self.common
 
     def _limits_of(self, key: str) -> PartitionLimits:
-        gates = [self._gate_limit("" if gate.shared else key, n, gate) for n, gate in enumerate(self._gates, 1)]
+        gates = [self._gate_limit("" if limit.shared else key, n, limit) for n, limit in enumerate(self._defaults, 1)]
         partition = self._row_of(key, 0)
         if partition is None:
             return PartitionLimits(tuple(gates))
@@ -76,15 +76,17 @@ class LimitOverrides:
             tuple(gates), partition.weight or 1, bool(partition.paused), held_until_us=max(holds, default=0)
         )
 
-    def _gate_limit(self, key: str, number: int, gate: Gate) -> Limit:
-        default, row = default_limit(gate), self._row_of(key, number)
+    def _gate_limit(self, key: str, number: int, default: Limit) -> Limit:
+        row = self._row_of(key, number)
         if row is None:
             return default
-        return Limit(
-            default.kind,
-            default.amount if row.amount is None else int(row.amount * NANOS_PER_TOKEN),
-            default.rate if row.rate is None or default.kind != "token_bucket" else int(row.rate * NANOS_PER_TOKEN),
-            default.window_us if row.window_us is None or default.kind != "sliding_window" else row.window_us,
+        return replace(
+            default,
+            amount=default.amount if row.amount is None else int(row.amount * NANOS_PER_TOKEN),
+            rate=default.rate
+            if row.rate is None or default.kind != "token_bucket"
+            else int(row.rate * NANOS_PER_TOKEN),
+            window_us=default.window_us if row.window_us is None or default.kind != "sliding_window" else row.window_us,
         )
 
     def _row_of(self, key: str, gate: int) -> LimitRow | None:

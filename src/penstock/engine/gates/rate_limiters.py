@@ -29,6 +29,8 @@ class Limit:
     rate: int = 0
     #: Length of a sliding window.
     window_us: int = 0
+    #: One budget for all keys.
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,23 +32,6 @@ class PositionKey(NamedTuple):
     partition_id: int
 
 
-class _PositionRow(NamedTuple):
-    now: datetime
-    group_id: int
-    partition_id: int
-    version: int
-    next_offset: int
-    lease_id: UUID | None
-    lease_end: int
-    available_at: datetime
-    expiries: int
-    suspect_end: int
-    redelivered_end: int
-    attempts: int
-    failures: list[list[int]]
-    skipped: list[int]
-
-
 class LockedPosition(NamedTuple):
     """A position that is locked until the transaction ends, and the time of the lock."""
 
@@ -93,22 +76,10 @@ class PositionStore:
         if len(rows) < len(cursors):
             raise psycopg.errors.SerializationFailure("a position has moved")
         locked: dict[PositionKey, LockedPosition] = {}
-        for row in map(_PositionRow._make, rows):
-            position = Position(
-                row.group_id,
-                row.partition_id,
-                row.version,
-                row.next_offset,
-                row.lease_id,
-                row.lease_end,
-                row.available_at,
-                row.expiries,
-                row.suspect_end,
-                row.redelivered_end,
-                failures_by_offset(row.next_offset, row.attempts, row.failures),
-                tuple(row.skipped),
-            )
-            locked[PositionKey(row.group_id, row.partition_id)] = LockedPosition(position, row.now)
+        for now, attempts, group_id, partition_id, version, next_offset, *lease, failures, skipped in rows:
+            failed = failures_by_offset(next_offset, attempts, failures)
+            columns = (group_id, partition_id, version, next_offset, *lease, failed, tuple(skipped))
+            locked[PositionKey(group_id, partition_id)] = LockedPosition(Position(*columns), now)
         return locked
 
     async def write(self, conn: AsyncConnection[Any], positions: Iterable[Position]) -> None:

@@ -13,8 +13,8 @@ SELECT id FROM penstock.queues WHERE id = ANY(%(queues)s) ORDER BY id FOR KEY SH
 -- name: lock_positions
 -- The current positions, locked until the transaction ends. A position that moved while the statement waited for its
 -- lock is missing.
-SELECT clock_timestamp() + %(skew)s, p.group_id, p.partition_id, p.version, p.next_offset, p.lease_id,
-       p.lease_end, p.available_at, p.expiries, p.suspect_end, p.redelivered_end, p.attempts, p.failures, p.skipped
+SELECT clock_timestamp() + %(skew)s, p.attempts, p.group_id, p.partition_id, p.version, p.next_offset, p.lease_id,
+       p.lease_end, p.available_at, p.expiries, p.suspect_end, p.redelivered_end, p.failures, p.skipped
 FROM unnest(%(groups)s::integer[], %(partitions)s::bigint[]) AS w (group_id, partition_id)
 CROSS JOIN LATERAL (
     SELECT * FROM penstock.positions p
