@@ -1,10 +1,12 @@
 """Take the screenshots of the documentation from a running console, such as that of the demo.
 
     python scripts/screenshots.py http://127.0.0.1:6633 [--query page_views] [--wait 60]
+    python scripts/screenshots.py http://127.0.0.1:6633 --only gates
     python scripts/screenshots.py http://127.0.0.1:6633 --query sites --demo
 
-The second command takes only the screenshot of the README, docs/assets/demo.png, while `penstock demo` runs. The others
-are docs/assets/console-*.png. Pillow, if installed, reduces them to a palette.
+The last command takes only the screenshot of the README, docs/assets/demo.png, while `penstock demo` runs. The others are
+docs/assets/console-*.png: in the demo, take `gates` while there are too many calls, and `alerts` while the boiler
+overheats. Pillow, if installed, reduces them to a palette.
 """
 
 from __future__ import annotations
@@ -64,6 +66,7 @@ def main() -> None:
     parser.add_argument("url", help="the URL of the console")
     parser.add_argument("--query", help="the query on the live board and in the details (default: the first)")
     parser.add_argument("--wait", type=float, default=60.0, help="seconds for the overview's charts to fill")
+    parser.add_argument("--only", help="take only the screenshot with this name")
     parser.add_argument("--demo", action="store_true", help="take only the screenshot of the demo")
     given = parser.parse_args()
     program = find_chromium()
@@ -77,6 +80,8 @@ def main() -> None:
             take(desktop, given.url, "demo", f"/live?query={quote(given.query or 'sites')}", 15.0)
             return
         for name, path in pages(given.query).items():
+            if given.only not in (None, name):
+                continue
             take(desktop, given.url, name, path, given.wait if name == "overview" else 4.0)
         browser.close()
 

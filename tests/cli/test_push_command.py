@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -135,3 +138,17 @@ def test_invalid_arguments_are_rejected(cli: CommandLine, arguments: list[str], 
     assert code == 2
     assert message in line
     assert cli.json("queue", "show", "orders")["size"]["events"] == 0
+
+
+@pytest.mark.parametrize("arguments", [[], ["--file", "-"]])
+def test_a_terminal_is_no_file_of_events(cli: CommandLine, arguments: list[str]) -> None:
+    terminal, user = pty.openpty()
+    try:
+        command = [sys.executable, "-m", "penstock", "queue", "push", "orders", *arguments]
+        environment = {**os.environ, "PENSTOCK_DATABASE_URL": cli.database_url or ""}
+        failed = subprocess.run(command, stdin=user, env=environment, capture_output=True, text=True, timeout=60)
+    finally:
+        os.close(terminal)
+        os.close(user)
+    assert failed.returncode == 2
+    assert "or through a pipe" in failed.stderr

@@ -222,7 +222,7 @@ class InputFile:
 @contextlib.contextmanager
 def open_input(path: Path | None) -> Iterator[InputFile]:
     """Open a file or standard input. The first bytes tell whether gzip or zstd compressed it."""
-    if path is None and sys.stdin.isatty():
+    if (path is None or str(path) == "-") and sys.stdin.isatty():
         raise typer.BadParameter("give events as arguments, or in a file with --file, or through a pipe")
     with _open_binary(path) as file:
         is_on_disk = file.seekable() and _is_regular(file)

@@ -201,6 +201,12 @@ async def test_an_unreachable_server_is_named() -> None:
             await q.queues()
 
 
+async def test_a_server_without_tls_is_reported_as_such(server: str) -> None:
+    async with Penstock(server.replace("http://", "https://"), retry_seconds=0.1) as q:
+        with pytest.raises(ServerUnavailable, match="does not speak TLS: write the url with http://"):
+            await q.queues()
+
+
 @pytest.mark.parametrize("reply", [response("200 OK", body="<html>hello</html>"), response("404 Not Found", body="no")])
 async def test_responses_of_other_servers_raise_server_error(proxy: Proxy, reply: bytes) -> None:
     proxy.plan.append(reply)
@@ -224,7 +230,7 @@ async def test_the_api_key_is_sent(database_url: str) -> None:
             with pytest.raises(AccessDenied, match="role"):
                 await q.queue("shop.orders").pop()
         async with Penstock(url) as q:
-            with pytest.raises(AccessDenied):
+            with pytest.raises(AccessDenied, match=r"takes it from api_key= or PENSTOCK_API_KEY"):
                 await q.queues()
 
 

@@ -70,7 +70,9 @@ def error_from_response(server: str, response: HttpResponse) -> PenstockError:
             )
         case "rate-limited":
             return RateLimited(detail, retry_after=retry_after_seconds(response) or 1.0, status=status)
-        case "unauthenticated" | "forbidden":
+        case "unauthenticated":
+            return AccessDenied(f"{detail} (a client takes it from api_key= or PENSTOCK_API_KEY)", status=status)
+        case "forbidden":
             return AccessDenied(detail, status=status)
         case "overloaded" | "stopping" | "request-timeout":
             return ServerUnavailable(detail, status=status)

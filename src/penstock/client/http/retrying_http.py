@@ -171,6 +171,8 @@ class RetryingHttpClient:
                 f"nothing listens at {self.url}: the connection was refused, also after {self._retry_seconds:g} s of "
                 f"retries. If it is a Penstock server, {check}"
             )
+        if isinstance(error.__cause__, ssl.SSLError) and error.__cause__.reason == "WRONG_VERSION_NUMBER":
+            return ServerUnavailable(f"the server at {self.url} does not speak TLS: write the url with http://")
         if isinstance(error, ConnectionFailed):
             return ServerUnavailable(f"the server at {self.url} cannot be reached ({error}): {check}")
         return ServerUnavailable(
