@@ -4,8 +4,8 @@
     python scripts/screenshots.py http://127.0.0.1:6633 --only gates
     python scripts/screenshots.py http://127.0.0.1:6633 --query sites --demo
 
-The last command takes only the screenshot of the README, docs/assets/demo.png, while `penstock demo` runs. The others are
-docs/assets/console-*.png: in the demo, take `gates` while there are too many calls, and `alerts` while the boiler
+The last command takes only the screenshot of the README, docs/assets/demo.png, while `penstock demo` runs. The others
+are docs/assets/console-*.png: in the demo, take `gates` while there are too many calls, and `alerts` while the boiler
 overheats. Pillow, if installed, reduces them to a palette.
 """
 
