@@ -8,9 +8,12 @@ import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
-from typer.testing import CliRunner, Result
+import typer
+from typer.testing import CliRunner
 
 from penstock.cli.app import app
 from penstock.log.log import Log
@@ -30,6 +33,21 @@ DATABASE_VARIABLES = (
 )
 
 
+@dataclass(frozen=True)
+class Result:
+    exit_code: int
+    stdout: str
+    stderr: str
+    #: Both, as a terminal shows them.
+    output: str
+
+
+@cache
+def root_command() -> Any:
+    """Build the tree of commands, which takes longer than most commands run."""
+    return typer.main.get_command(app)
+
+
 class CommandLine:
     """Runs commands on one database or server."""
 
@@ -43,10 +61,18 @@ class CommandLine:
 
     def __call__(self, *arguments: str, input: str | None = None) -> Result:
         """Run a command and return its result."""
-        result = CliRunner().invoke(app, list(arguments), input=input, env=self.environment, prog_name="penstock")
-        if result.exception is not None and not isinstance(result.exception, SystemExit):
-            raise result.exception
-        return result
+        with CliRunner().isolation(input=input, env=self.environment) as streams:
+            exit_code = 0
+            try:
+                root_command().main(args=list(arguments), prog_name="penstock")
+            except SystemExit as error:
+                if isinstance(error.code, str):
+                    print(error.code)
+                exit_code = 1 if isinstance(error.code, str) else error.code or 0
+            sys.stdout.flush()
+            sys.stderr.flush()
+            texts = [stream.getvalue().decode() for stream in streams]
+        return Result(exit_code, *texts)
 
     def ok(self, *arguments: str, input: str | None = None) -> str:
         """Run a command that must succeed, and return its standard output."""
