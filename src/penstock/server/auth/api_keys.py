@@ -127,10 +127,8 @@ class ApiKeyStore:
         return StoredKey(identity, tuple(hash for hash in (row.hash, row.previous_hash) if hash is not None))
 
     async def record_use(self, key_id: str) -> None:
-        async def update(conn: Connection) -> None:
-            await conn.execute(_sql["used"].encode(), {"id": key_id})
-
-        await run_with_retry(self._database.pool, _RETRY_SECONDS, update)
+        statement = _sql["used"].encode()
+        await run_with_retry(self._database.pool, _RETRY_SECONDS, lambda conn: conn.execute(statement, {"id": key_id}))
 
     async def has_active(self) -> bool:
         """Return whether there is a key that is neither revoked nor expired."""

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 
@@ -70,11 +70,7 @@ class AuditLog:
         columns = {
             column.name: [_sanitize(getattr(entry, column.name)) for entry in entries] for column in fields(AuditEntry)
         }
-
-        async def insert(conn: Connection) -> None:
-            await conn.execute(_sql["write"].encode(), columns)
-
-        await run_with_retry(self._database.pool, _RETRY_SECONDS, insert)
+        await self._execute("write", columns)
 
     async def write_or_log(self, entry: AuditEntry) -> None:
         """Write an entry about a completed action; if that fails, log it."""
@@ -115,7 +111,7 @@ class AuditLog:
                     await self.flush()
                     if not cleaned_at or time.monotonic() - cleaned_at >= _CLEANUP_SECONDS:
                         cleaned_at = time.monotonic()
-                        await self._delete_expired(retention_days)
+                        await self._execute("delete_expired", {"days": retention_days})
         finally:
             with contextlib.suppress(DatabaseError, psycopg.Error):
                 await self.flush()
@@ -130,11 +126,9 @@ class AuditLog:
         if entries:
             await self.write(entries)
 
-    async def _delete_expired(self, days: int) -> None:
-        async def delete(conn: Connection) -> None:
-            await conn.execute(_sql["delete_expired"].encode(), {"days": days})
-
-        await run_with_retry(self._database.pool, _RETRY_SECONDS, delete)
+    async def _execute(self, name: str, params: Mapping[str, object]) -> None:
+        statement = _sql[name].encode()
+        await run_with_retry(self._database.pool, _RETRY_SECONDS, lambda conn: conn.execute(statement, params))
 
 
 def _sanitize(text: str) -> str:
