@@ -79,10 +79,11 @@ async def show(session: CommandSession, query: QueryName) -> None:
     if session.out.json:
         session.out.document(details)
         return
+    suffix = f", by {info.driver}" if info.is_running else ", will be paused when it is started" * info.is_paused
     session.out.fields(
         f"Query {query}",
         [
-            ("state", details["state"] + (f", by {info.driver}" if info.is_running else "") + _format_pause(info)),
+            ("state", details["state"] + suffix),
             *((f"lag in {group.queue}", f"{number(group.lag)} events") for group in groups),
             ("open windows", number(activity.open_windows) if activity.has_result else "–"),
             *([("view", details["live_view"])] if activity.has_result else []),
@@ -196,10 +197,6 @@ async def rows(
             await watch_rows(session.out, transport, request, limit)
         else:
             print_rows(session.out, await read_rows(transport.result_rows, request), limit)
-
-
-def _format_pause(query: QueryInfo) -> str:
-    return ", will be paused when it is started" if query.is_paused and not query.is_running else ""
 
 
 def _row(cycle: CycleRecord) -> tuple[str, ...]:

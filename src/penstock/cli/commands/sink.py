@@ -13,6 +13,7 @@ import typer
 
 from penstock.cli.command import command
 from penstock.cli.commands.queue import QueueName
+from penstock.cli.commands.run import parse_pairs
 from penstock.cli.session import CommandSession, find_queue
 from penstock.core.errors import InvalidRequest, SinkClosed
 from penstock.core.formatting import number
@@ -211,13 +212,8 @@ async def table(
     """Write the events of a queue to a table, exactly once, until Ctrl-C."""
     from penstock.sinks.table import Table
 
-    columns = {}
-    for text in column or []:
-        target, equals, source = text.partition("=")
-        if not equals:
-            raise InvalidRequest(f"--column has the form COLUMN=FIELD, not {text!r}")
-        columns[target] = source
-    await _run(session, queue, [Table(name, key=key, columns=columns or None)], group, options)
+    columns = parse_pairs("--column", column) or None
+    await _run(session, queue, [Table(name, key=key, columns=columns)], group, options)
 
 
 async def _run(
