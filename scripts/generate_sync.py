@@ -27,7 +27,12 @@ CLASSES = {
     "DeadLetterHandle": "dead_letters",
     "GateHandle": "gates",
     "QueueHandle": "queue",
+    "KvHandle": "coordination",
+    "LockHandle": "coordination",
+    "TimerHandle": "coordination",
+    "TransactionKv": "transaction",
     "TransactionQueue": "transaction",
+    "TransactionTimer": "transaction",
     "Transaction": "transaction",
     "Penstock": "penstock",
 }

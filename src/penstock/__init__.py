@@ -20,8 +20,10 @@ from penstock.core.errors import (
     InvalidOption,
     InvalidRequest,
     InvalidSql,
+    LockNotHeld,
     NotFound,
     PenstockError,
+    PreconditionFailed,
     PushFailed,
     QueryChanged,
     QueryError,
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from penstock.client._sync import SyncPenstock
     from penstock.client.buffer import Buffer, Receipt
     from penstock.client.consumer import ConsumeResult
+    from penstock.client.coordination import Change, Entry, KvHandle, LockHandle, TimerHandle
     from penstock.client.dead_letters import DeadLetterHandle
     from penstock.client.penstock import Penstock
     from penstock.client.queue import QueueHandle
@@ -68,6 +71,7 @@ _MODULES = {
     "penstock.client._sync": ("SyncPenstock",),
     "penstock.client.buffer": ("Buffer", "Receipt"),
     "penstock.client.consumer": ("ConsumeResult",),
+    "penstock.client.coordination": ("Change", "Entry", "KvHandle", "LockHandle", "TimerHandle"),
     "penstock.client.dead_letters": ("DeadLetterHandle",),
     "penstock.client.penstock": ("Penstock",),
     "penstock.client.queue": ("QueueHandle",),
@@ -93,6 +97,7 @@ __all__ = [
     "AckResult",
     "Buffer",
     "BufferFull",
+    "Change",
     "ConfigurationError",
     "Conflict",
     "ConsumeResult",
@@ -104,6 +109,7 @@ __all__ = [
     "DeadLetter",
     "DeadLetterEdit",
     "DeadLetterHandle",
+    "Entry",
     "Event",
     "EventShed",
     "GroupBusy",
@@ -114,10 +120,14 @@ __all__ = [
     "InvalidOption",
     "InvalidRequest",
     "InvalidSql",
+    "KvHandle",
+    "LockHandle",
+    "LockNotHeld",
     "NotFound",
     "PartitionPosition",
     "Penstock",
     "PenstockError",
+    "PreconditionFailed",
     "PushFailed",
     "PushResult",
     "Pushed",
@@ -142,6 +152,7 @@ __all__ = [
     "SinkRejected",
     "Stream",
     "SyncPenstock",
+    "TimerHandle",
     "Transaction",
     "TransactionRefused",
     "TransactionResult",

@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from penstock.client.buffer import Buffer, Receipt
+from penstock.client.coordination import KvHandle, LockHandle, TimerHandle
 from penstock.client.dead_letters import DeadLetterHandle
 from penstock.client.gates import GateHandle
 from penstock.client.penstock import Penstock
 from penstock.client.queue import HandleSettings, QueueHandle
 from penstock.client.sync_bridge import SyncWrapper, blocking, constructed_by, sync_docstring, wrapping
-from penstock.client.transaction import Transaction, TransactionQueue
+from penstock.client.transaction import Transaction, TransactionKv, TransactionQueue, TransactionTimer
 from penstock.log.transaction import TransactionResult
 
 
@@ -132,6 +133,74 @@ class SyncQueueHandle(SyncWrapper[QueueHandle]):
     find = blocking(QueueHandle.find)
 
 
+class SyncKvHandle(SyncWrapper[KvHandle]):
+    __doc__ = sync_docstring(KvHandle)
+
+    @property
+    def namespace(self) -> str:
+        """The namespace's name."""
+        return self._async.namespace
+
+    get = blocking(KvHandle.get)
+    get_many = blocking(KvHandle.get_many)
+    list = blocking(KvHandle.list)
+    put = blocking(KvHandle.put)
+    increment = blocking(KvHandle.increment)
+    delete = blocking(KvHandle.delete)
+
+
+class SyncLockHandle(SyncWrapper[LockHandle]):
+    __doc__ = sync_docstring(LockHandle)
+
+    @property
+    def token(self) -> int | None:
+        """The fencing token: it rises with each holder and each renewal. None if the lock is not held."""
+        return self._async.token
+
+    acquire = blocking(LockHandle.acquire)
+    renew = blocking(LockHandle.renew)
+    release = blocking(LockHandle.release)
+    holders = blocking(LockHandle.holders)
+
+    def __enter__(self) -> Self:
+        self._bridge.run(self._async.__aenter__())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bridge.run(self._async.__aexit__(*_))
+
+
+class SyncTimerHandle(SyncWrapper[TimerHandle]):
+    __doc__ = sync_docstring(TimerHandle)
+
+    @property
+    def queue(self) -> str:
+        """The queue's name."""
+        return self._async.queue
+
+    @property
+    def key(self) -> str:
+        """The timer's key, unique in the queue."""
+        return self._async.key
+
+    schedule = blocking(TimerHandle.schedule)
+    cancel = blocking(TimerHandle.cancel)
+
+
+class SyncTransactionKv(SyncWrapper[TransactionKv]):
+    __doc__ = sync_docstring(TransactionKv)
+
+    @property
+    def namespace(self) -> str:
+        """The namespace's name."""
+        return self._async.namespace
+
+    put = wrapping(TransactionKv.put, lambda: SyncTransaction)
+    increment = wrapping(TransactionKv.increment, lambda: SyncTransaction)
+    delete = wrapping(TransactionKv.delete, lambda: SyncTransaction)
+    check = wrapping(TransactionKv.check, lambda: SyncTransaction)
+
+
 class SyncTransactionQueue(SyncWrapper[TransactionQueue]):
     __doc__ = sync_docstring(TransactionQueue)
 
@@ -146,6 +215,23 @@ class SyncTransactionQueue(SyncWrapper[TransactionQueue]):
     push_ndjson = wrapping(TransactionQueue.push_ndjson, lambda: SyncTransaction)
 
 
+class SyncTransactionTimer(SyncWrapper[TransactionTimer]):
+    __doc__ = sync_docstring(TransactionTimer)
+
+    @property
+    def queue(self) -> str:
+        """The queue's name."""
+        return self._async.queue
+
+    @property
+    def key(self) -> str:
+        """The timer's key."""
+        return self._async.key
+
+    schedule = wrapping(TransactionTimer.schedule, lambda: SyncTransaction)
+    cancel = wrapping(TransactionTimer.cancel, lambda: SyncTransaction)
+
+
 class SyncTransaction(SyncWrapper[Transaction]):
     __doc__ = sync_docstring(Transaction)
 
@@ -156,6 +242,9 @@ class SyncTransaction(SyncWrapper[Transaction]):
 
     ack = wrapping(Transaction.ack, lambda: SyncTransaction)
     queue = wrapping(Transaction.queue, lambda: SyncTransactionQueue)
+    kv = wrapping(Transaction.kv, lambda: SyncTransactionKv)
+    timer = wrapping(Transaction.timer, lambda: SyncTransactionTimer)
+    guard = wrapping(Transaction.guard, lambda: SyncTransaction)
     commit = blocking(Transaction.commit)
 
     def __enter__(self) -> Self:
@@ -192,6 +281,9 @@ class SyncPenstock(SyncWrapper[Penstock]):
 
     queue = wrapping(Penstock.queue, lambda: SyncQueueHandle)
     gate = wrapping(Penstock.gate, lambda: SyncGateHandle)
+    kv = wrapping(Penstock.kv, lambda: SyncKvHandle)
+    timer = wrapping(Penstock.timer, lambda: SyncTimerHandle)
+    lock = wrapping(Penstock.lock, lambda: SyncLockHandle)
     transaction = wrapping(Penstock.transaction, lambda: SyncTransaction)
     queues = blocking(Penstock.queues)
     groups = blocking(Penstock.groups)

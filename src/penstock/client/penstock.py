@@ -16,6 +16,7 @@ from penstock.client.arguments import (
     read_popped,
 )
 from penstock.client.connect import connect
+from penstock.client.coordination import KvHandle, LockHandle, TimerHandle, kv_handle, timer_handle
 from penstock.client.gates import GateHandle
 from penstock.client.queue import QueueHandle
 from penstock.client.session import ClientSession
@@ -117,6 +118,25 @@ class Penstock:
     def gate(self, query: str) -> GateHandle:
         """Return the handle of a query's gates, to list and change their limits."""
         return GateHandle(self._session, check_name(query, "query"))
+
+    def kv(self, namespace: str) -> KvHandle:
+        """Return the handle of a namespace of the key-value store."""
+        return kv_handle(self._session, namespace)
+
+    def timer(self, queue: str, key: str) -> TimerHandle:
+        """Return the handle of a timer, which pushes an event to a queue later."""
+        return timer_handle(self._session, queue, key)
+
+    def lock(self, name: str, *, ttl_seconds: float, wait_seconds: float = 0.0, limit: int = 1) -> LockHandle:
+        """Return a lock, or one permit of a semaphore.
+
+        Args:
+            name: The lock's name, up to 256 bytes.
+            ttl_seconds: The lock expires so long after the holder has last renewed it, which it does in the background.
+            wait_seconds: How long ``async with`` and :meth:`LockHandle.acquire` wait for the lock.
+            limit: The number of permits; every caller gives the same.
+        """
+        return LockHandle(self._session, name, ttl_seconds, wait_seconds, limit)
 
     def transaction(self, connection: UserConnection | None = None) -> Transaction:
         """Return a transaction of acks and pushes.

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from uuid import UUID
+
+import msgspec
 
 from penstock.core.clock import Clock
 from penstock.core.errors import InvalidRequest, short_repr
@@ -14,9 +17,10 @@ from penstock.core.names import check_name, check_text
 from penstock.db.pool import Database
 from penstock.db.user_connection import UserConnection
 from penstock.log.catalog import CACHE_SECONDS, Catalog
-from penstock.log.coordination.kv import KeyValueStore
-from penstock.log.coordination.locks import Locks
-from penstock.log.coordination.timers import Timers
+from penstock.log.coordination.kv import KeyValueStore, KvOperation, KvResult, check_operations
+from penstock.log.coordination.locks import LockHolder, Locks, Permit
+from penstock.log.coordination.step import CoordinationStep
+from penstock.log.coordination.timers import TOPIC, TimerOperation, TimerResult, Timers
 from penstock.log.database_errors import translate_errors
 from penstock.log.dead_letters.models import (
     DeadLetter,
@@ -326,19 +330,51 @@ class Log:
             await self.leases.release(found, lease_id)
 
     async def transact(
-        self, acks: Sequence[EventStatus], batches: Sequence[Batch], *, connection: UserConnection | None = None
+        self,
+        acks: Sequence[EventStatus],
+        batches: Sequence[Batch],
+        *,
+        connection: UserConnection | None = None,
+        kv: Sequence[KvOperation] = (),
+        timers: Sequence[TimerOperation] = (),
     ) -> TransactionResult:
-        """Ack and push in one transaction. Raise TransactionRefused, and do neither, if an ack is refused.
+        """Ack, push, and change entries and timers in one transaction.
 
-        With a ``connection`` that is in a transaction, both become part of that and take effect when it commits.
+        Raise TransactionRefused, and do nothing, if an ack is refused or a required operation is not applied. With a
+        ``connection`` that is in a transaction, all becomes part of that and takes effect when it commits.
         """
-        return await self._transactions.transact(acks, batches, connection)
+        step = await self._coordination_step(kv, timers)
+        result = await self._transactions.transact(acks, batches, connection, step)
+        return self._with_kv(result, step)
 
     async def transact_leased(
-        self, acks: Sequence[TransactionAck], batches: Sequence[Batch], *, idempotency_key: str | None = None
+        self,
+        acks: Sequence[TransactionAck],
+        batches: Sequence[Batch],
+        *,
+        idempotency_key: str | None = None,
+        kv: Sequence[KvOperation] = (),
+        timers: Sequence[TimerOperation] = (),
     ) -> TransactionResult:
         """Like :meth:`transact`, with acks by partition, offset and lease."""
-        return await self._transactions.transact_leased(acks, batches, idempotency_key)
+        step = await self._coordination_step(kv, timers)
+        request = msgspec.msgpack.encode([kv, timers]) if step is not None else b""
+        result = await self._transactions.transact_leased(acks, batches, idempotency_key, step, request)
+        return self._with_kv(result, step)
+
+    async def _coordination_step(
+        self, kv: Sequence[KvOperation], timers: Sequence[TimerOperation]
+    ) -> CoordinationStep | None:
+        check_operations(kv, in_transaction=True)
+        await self.timers.check_operations(timers)
+        return CoordinationStep(self.kv, self.timers, kv, timers) if kv or timers else None
+
+    def _with_kv(self, result: TransactionResult, step: CoordinationStep | None) -> TransactionResult:
+        if step is None:
+            return result
+        if step.timer_operations:
+            self.notifier.wake_local(TOPIC)
+        return replace(result, kv=step.kv_results)
 
     async def transact_offsets(
         self,
@@ -353,6 +389,33 @@ class Log:
         Without ``bounded``, the pushes ignore the maximum depth of their queues.
         """
         return await self._transactions.transact_offsets(acks, batches, also, bounded=bounded)
+
+    # Entries, locks and timers
+
+    async def apply_kv(self, operations: Sequence[KvOperation]) -> list[KvResult]:
+        """Execute operations on entries in order, in one transaction."""
+        return await self.kv.apply(operations)
+
+    async def apply_timers(self, operations: Sequence[TimerOperation]) -> list[TimerResult]:
+        """Schedule and cancel timers in one transaction."""
+        return await self.timers.apply(operations)
+
+    async def acquire_lock(self, name: str, owner: str, seconds: float, limit: int = 1) -> Permit | None:
+        """Take a permit of a lock; None if others hold it."""
+        return await self.locks.acquire(name, owner, seconds, limit)
+
+    async def renew_lock(
+        self, name: str, token: int, seconds: float, *, slot: int = 0, owner: str | None = None
+    ) -> Permit | None:
+        """Extend a permit; None if it is lost."""
+        return await self.locks.renew(name, token, seconds, slot=slot, owner=owner)
+
+    async def release_lock(self, name: str, token: int, *, slot: int = 0) -> bool:
+        """Give a permit back. False if it is lost."""
+        return await self.locks.release(name, token, slot=slot)
+
+    async def lock_holders(self, name: str) -> list[LockHolder]:
+        return await self.locks.holders(name)
 
     # Groups
 

@@ -47,6 +47,8 @@ class TransactionResult:
     acked: int
     #: The outcome of each ack, partition by partition.
     outcomes: Sequence[AckOutcome] = ()
+    #: The result of each operation on entries. Empty if the transaction was a repetition.
+    kv: Sequence[Any] = ()
 
 
 @dataclass(slots=True, eq=False)
@@ -89,10 +91,12 @@ class Transactions:
         batches: Sequence[Batch],
         idempotency_key: str | None = None,
         step: TransactionStep | None = None,
+        step_request: bytes = b"",
     ) -> TransactionResult:
         """Like :meth:`transact`, with acks by partition, offset and lease.
 
-        A repetition with the same idempotency key returns the result of the first transaction.
+        A repetition with the same idempotency key, and the same request of the step, returns the result of the first
+        transaction and does not run the step.
         """
         by_group: dict[tuple[str, str], list[TransactionAck]] = {}
         for ack in acks:
@@ -109,7 +113,7 @@ class Transactions:
         request = AppendRequest.without_shed(parts, shed)
         if idempotency_key is not None:
             request.idempotency_key = idempotency_key
-            request.fingerprint = fingerprint(parts, acks=msgspec.msgpack.encode(partition_acks))
+            request.fingerprint = fingerprint(parts, acks=msgspec.msgpack.encode(partition_acks) + step_request)
         return await self._run(partition_acks, request, step)
 
     async def transact_offsets(

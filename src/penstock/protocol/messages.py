@@ -15,6 +15,8 @@ from msgspec import Meta, Raw, Struct, field
 
 from penstock.core.errors import InvalidRequest
 from penstock.log import options
+from penstock.log.coordination.kv import KvOperation, KvResult
+from penstock.log.coordination.timers import TimerOperation
 from penstock.log.dead_letters.models import DeadLetter, DeadLetterEdit, DeadLetterFilter
 from penstock.log.groups import PartitionPosition
 from penstock.log.queue import Queue
@@ -217,6 +219,8 @@ class TransactionRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
     acks: Annotated[list[TransactionAck], Meta(max_length=MAX_EVENTS)] = []
     pushes: list[PushBatch] = []
+    kv: list[KvOperation] = []
+    timers: list[TimerOperation] = []
 
 
 class TransactionResponse(Struct, frozen=True):
@@ -224,6 +228,7 @@ class TransactionResponse(Struct, frozen=True):
 
     acked: int
     results: list[BatchResult]
+    kv: list[KvResult] = []
 
 
 # Groups

@@ -18,6 +18,7 @@ from penstock.log.log import Log
 from penstock.server.api import (
     api_keys,
     consume,
+    coordination,
     dead_letters,
     events,
     gates,
@@ -55,6 +56,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *events.routes,
     *queues.routes,
     *groups.routes,
+    *coordination.routes,
     *dead_letters.routes,
     *health.routes,
     *openapi.routes,

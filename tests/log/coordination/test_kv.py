@@ -29,7 +29,7 @@ async def run(log: Log, operation: KvOperation) -> KvResult:
 
 async def value_of(log: Log, key: str) -> Any:
     entry = (await run(log, KvOperation("get", NAMESPACE, key))).entry
-    return None if entry is None or entry.value is None else json.decode(bytes(entry.value))
+    return None if entry is None else json.decode(bytes(entry.value))
 
 
 async def test_expect_applies_only_to_the_version_that_was_read(log: Log) -> None:

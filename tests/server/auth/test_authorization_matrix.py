@@ -91,6 +91,16 @@ BODIES: dict[str, Body] = {
             {"type": "push", "items": [{"queue": QUEUE, "partition": "new", "payload": 1}]},
         ]
     },
+    "POST /v1/kv": lambda _: {"operations": [{"op": "put", "namespace": QUEUE, "key": "a", "value": 1, "seconds": 60}]},
+    "POST /v1/timers": lambda _: {
+        "operations": [{"op": "schedule", "queue": QUEUE, "key": "a", "data": 1, "seconds": 600}]
+    },
+    "POST /v1/locks/acquire": lambda _: {"name": QUEUE, "owner": "me", "seconds": 60},
+    "POST /v1/locks/renew": lambda _: {"name": QUEUE, "token": 1, "seconds": 60},
+    "POST /v1/locks/release": lambda _: {"name": QUEUE, "token": 1},
+    "POST /v1/locks/holders": lambda _: {"name": QUEUE},
+    "POST /api/v1/system/maintenance": lambda _: {"enabled": False},
+    "POST /api/v1/system/maintenance/pop": lambda _: {"enabled": False},
     "POST /api/v1/kv": lambda _: {"operations": [{"op": "put", "ns": QUEUE, "key": "a", "value": 1, "ttlSeconds": 60}]},
     "POST /api/v1/locks": lambda _: {"operations": [{"op": "acquire", "name": QUEUE, "ttlSeconds": 60, "owner": "me"}]},
     "POST /api/v1/timers": lambda _: {

@@ -20,6 +20,7 @@ from penstock.core.errors import (
     ServerError,
     ServerUnavailable,
 )
+from penstock.log.coordination.kv import KvResult
 
 #: The error classes of problem types that carry nothing but a message.
 _SIMPLE_ERRORS: dict[str, type[PenstockError]] = {
@@ -57,6 +58,9 @@ def error_from_response(server: str, response: HttpResponse) -> PenstockError:
                 index=int(problem.get("index", 0)),
                 field=str(problem.get("field", "event")),
             )
+        case "precondition-failed":
+            result = KvResult(False, problem.get("reason"))
+            return errors.PreconditionFailed(detail, int(problem.get("operation", 0)), result)
         case "invalid-option":
             return InvalidOption(detail, option=str(problem.get("option", "")))
         case "queue-full":

@@ -11,6 +11,7 @@ from types import NoneType
 
 import msgspec
 
+from penstock.client.http.coordination import HttpCoordination, with_event_ids
 from penstock.client.http.dead_letters import HttpDeadLetters
 from penstock.client.http.encode import encode_batches
 from penstock.client.http.retrying_http import RetryingHttpClient, quote_segment
@@ -19,6 +20,8 @@ from penstock.core.names import check_name, check_text
 from penstock.db.user_connection import UserConnection
 from penstock.engine.gates.admin import GateChange, GateInfo
 from penstock.engine.result_rows import PAGE_ROWS, RowPage, RowRequest
+from penstock.log.coordination.kv import KvOperation
+from penstock.log.coordination.timers import TimerOperation
 from penstock.log.event import Event
 from penstock.log.groups import PartitionPosition
 from penstock.log.options import check_options, check_partitioning
@@ -47,7 +50,7 @@ class _GroupList(msgspec.Struct):
     groups: list[GroupInfo]
 
 
-class HttpTransport(HttpDeadLetters):
+class HttpTransport(HttpDeadLetters, HttpCoordination):
     """The queues of a server.
 
     Every request can be repeated, so a request whose response is lost is sent again. Pushes and transactions carry an
@@ -232,7 +235,13 @@ class HttpTransport(HttpDeadLetters):
         return (await self._http.request("POST", path, messages.ExtendResponse, body=body)).lease_until
 
     async def transact(
-        self, acks: Sequence[EventStatus], batches: Sequence[Batch], *, connection: UserConnection | None = None
+        self,
+        acks: Sequence[EventStatus],
+        batches: Sequence[Batch],
+        *,
+        connection: UserConnection | None = None,
+        kv: Sequence[KvOperation] = (),
+        timers: Sequence[TimerOperation] = (),
     ) -> TransactionResult:
         if connection is not None:
             raise InvalidRequest(
@@ -254,10 +263,10 @@ class HttpTransport(HttpDeadLetters):
                     group=event.group or "",
                 )
             )
-        body = messages.TransactionRequest(requested, encode_batches(batches))
+        body = messages.TransactionRequest(requested, encode_batches(batches), [*kv], with_event_ids(timers))
         key = str(uuid.uuid4())
         response = await self._http.request("POST", "transaction", messages.TransactionResponse, body=body, key=key)
-        return TransactionResult([batch.result() for batch in response.results], response.acked)
+        return TransactionResult([batch.result() for batch in response.results], response.acked, kv=response.kv)
 
     async def fetch(self, queue: str, partition: str, offset: int = 0, limit: int = 100) -> list[Event]:
         return await self._read(queue, {"partition": check_text(partition, "the partition")}, offset, limit)

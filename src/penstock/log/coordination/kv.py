@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 import psycopg
-from msgspec import Raw
+from msgspec import Raw, field
 from psycopg import AsyncConnection
 from psycopg_pool import AsyncConnectionPool
 
@@ -22,6 +22,7 @@ from penstock.log.database_errors import translate_errors
 
 _sql = Statements("penstock.log.coordination", "kv.sql")
 
+NULL = Raw(b"null")
 MAX_OPERATIONS = 1000
 MAX_VALUE_BYTES = 1 << 20
 #: The values that one call returns. A read that would return more is truncated.
@@ -47,7 +48,7 @@ class KvOperation(msgspec.Struct, frozen=True, omit_defaults=True):
     op: KvKind
     namespace: str
     key: str = ""
-    value: Raw | None = None
+    value: Raw = field(default_factory=lambda: NULL)
     seconds: float | None = None
     expect: int | None = None
     delta: int | float = 1
@@ -66,10 +67,10 @@ class KvOperation(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class KvEntry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A stored entry. ``value`` is JSON text, and None if only keys were requested."""
+    """A stored entry. ``value`` is JSON text, and null if only keys were requested."""
 
     key: str
-    value: Raw | None
+    value: Raw
     version: int
     expires_at: datetime | None = None
     updated_at: datetime | None = None
@@ -183,7 +184,7 @@ class KeyValueStore:
                 truncated = len(entries) > limit or sum(_entry_size(entry) for entry in entries) > budget
                 return KvResult(entries=entries[:limit], truncated=truncated)
         params |= {
-            "value": None if operation.value is None else bytes(operation.value).decode(),
+            "value": bytes(operation.value).decode(),
             "seconds": operation.seconds,
             "expect": operation.expect,
             "delta": str(operation.delta),
@@ -203,13 +204,13 @@ async def _read(conn: AsyncConnection[Any], statement: str, params: dict[str, An
     rows = await (await conn.execute(_sql[statement], params)).fetchall()
     entries = []
     for row in map(_EntryRow._make, rows):
-        value = None if row.value is None else Raw(row.value.encode())
+        value = NULL if row.value is None else Raw(row.value.encode())
         entries.append(KvEntry(row.key, value, row.version, row.expires_at, row.updated_at))
     return entries
 
 
 def _entry_size(entry: KvEntry) -> int:
-    return 0 if entry.value is None else len(bytes(entry.value))
+    return len(bytes(entry.value))
 
 
 def _size(result: KvResult) -> int:
@@ -263,7 +264,7 @@ def check_seconds(seconds: float) -> float:
 
 
 def _check_value(operation: KvOperation) -> None:
-    value = bytes(operation.value or b"")
+    value = bytes(operation.value)
     if len(value) > MAX_VALUE_BYTES:
         raise InvalidRequest(
             f"the value of key {operation.key!r} has {len(value):,} bytes; up to {MAX_VALUE_BYTES:,} are possible"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from psycopg_pool import AsyncConnectionPool
@@ -25,7 +26,7 @@ MAX_PERMITS = 1024
 _MAX_NAME_BYTES = 256
 
 
-class Permit(NamedTuple):
+class Permit(msgspec.Struct, frozen=True):
     """A permit of a lock: its number and fencing token, until when it lasts, and whether the owner held it before."""
 
     slot: int
@@ -34,7 +35,7 @@ class Permit(NamedTuple):
     expires_at: datetime
 
 
-class LockHolder(msgspec.Struct, frozen=True, rename="camel"):
+class LockHolder(msgspec.Struct, frozen=True):
     """The holder of a permit."""
 
     slot: int
@@ -70,6 +71,16 @@ def guard(name: str, slot: int, token: int) -> KvOperation:
     return KvOperation("check", LOCK_NAMESPACE, permit_key(name, slot), expect=token, required=True)
 
 
+def access_names(operations: Iterable[KvOperation]) -> set[str]:
+    """Return the names that a caller has to have access to: namespaces, and the names of locks."""
+    return {
+        operation.key.rpartition("#")[0]
+        if operation.namespace == LOCK_NAMESPACE and operation.op not in ("get_many", "get_prefix")
+        else operation.namespace
+        for operation in operations
+    }
+
+
 @translate_errors
 @dataclass(slots=True, eq=False)
 class Locks:
@@ -82,7 +93,7 @@ class Locks:
         check_integer("limit", limit, 1, MAX_PERMITS)
         params = {"owner": _check_name(owner, "owner"), "seconds": check_seconds(seconds), "limit": limit}
         row = await self._fetch("acquire", name, params)
-        return None if row is None else Permit._make(row)
+        return None if row is None else Permit(*row)
 
     async def renew(
         self, name: str, token: int, seconds: float, *, slot: int = 0, owner: str | None = None

@@ -10,17 +10,18 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 import psycopg
-from msgspec import Raw
+from msgspec import Raw, field
 from psycopg import AsyncConnection
 from psycopg_pool import AsyncConnectionPool
 
 from penstock.core.clock import Clock
+from penstock.core.encryption import decrypt_text, encrypt_text
 from penstock.core.errors import InvalidRequest, NotFound
 from penstock.core.names import check_key, check_name
 from penstock.core.option_checks import check_number
 from penstock.db.statements import Statements
 from penstock.log.catalog import Catalog
-from penstock.log.coordination.kv import MAX_OPERATIONS, MAX_SECONDS
+from penstock.log.coordination.kv import MAX_OPERATIONS, MAX_SECONDS, NULL
 from penstock.log.database_errors import translate_errors
 from penstock.log.notify import Notifier
 from penstock.log.transaction import Transactions
@@ -49,7 +50,7 @@ class TimerOperation(msgspec.Struct, frozen=True, omit_defaults=True):
     op: Literal["schedule", "cancel"]
     queue: str
     key: str
-    data: Raw | None = None
+    data: Raw = field(default_factory=lambda: NULL)
     seconds: float = 0.0
     event_key: str | None = None
     event_id: str | None = None
@@ -91,6 +92,12 @@ class _TimersChanged(Exception):
     """A timer was fired, replaced or cancelled after it was read."""
 
 
+def _decode_data(data: str) -> bytes:
+    quoted = data[1:-1]
+    plain = decrypt_text(quoted)
+    return data.encode() if plain == quoted.encode() else plain
+
+
 @translate_errors
 @dataclass(slots=True, eq=False)
 class Timers:
@@ -125,7 +132,7 @@ class Timers:
             if operation.op == "schedule":
                 check_number("the delay", operation.seconds, -MAX_SECONDS, MAX_SECONDS)
                 events = JsonEvents(
-                    [bytes(operation.data or b"null")],
+                    [bytes(operation.data)],
                     [operation.event_key],
                     [operation.event_id],
                     headers=[operation.headers],
@@ -149,7 +156,7 @@ class Timers:
         params = {
             "queue": operation.queue,
             "key": operation.key,
-            "data": bytes(operation.data or b"null").decode(),
+            "data": await self._encode_data(operation),
             "seconds": operation.seconds,
             "event_key": operation.event_key,
             "event_id": operation.event_id or str(uuid.uuid4()),
@@ -163,6 +170,12 @@ class Timers:
         ((due_at, event_id, replaced),) = rows
         return TimerResult("rescheduled" if replaced else "scheduled", event_id, due_at)
 
+    async def _encode_data(self, operation: TimerOperation) -> str:
+        """Return the data as JSON text; for an encrypted queue, as a string that holds the encrypted data."""
+        data = bytes(operation.data)
+        is_encrypted = (await self.catalog.get(operation.queue)).encrypted
+        return f'"{encrypt_text(data)}"' if is_encrypted else data.decode()
+
     async def find(self, queue: str, key: str) -> Timer | None:
         """Return a timer with its data, or None."""
         timers = await self._read("find", {"queue": check_name(queue, "queue"), "key": check_key(key)})
@@ -174,7 +187,12 @@ class Timers:
 
     async def _read(self, statement: str, params: dict[str, Any]) -> list[Timer]:
         async with self.pool.connection() as conn:
-            return [Timer(*row) for row in await (await conn.execute(_sql[statement], params)).fetchall()]
+            rows = await (await conn.execute(_sql[statement], params)).fetchall()
+        timers = [Timer(*row) for row in rows]
+        return [
+            timer if timer.data is None else msgspec.structs.replace(timer, data=_decode_data(timer.data).decode())
+            for timer in timers
+        ]
 
     async def fire_due(self) -> float | None:
         """Push the events of all timers that are due. Return the seconds until the next one is due, None if none is.
@@ -212,7 +230,7 @@ class Timers:
             Batch(
                 queue,
                 JsonEvents(
-                    [timer.data.encode() for timer in due],
+                    [_decode_data(timer.data) for timer in due],
                     [timer.event_key for timer in due],
                     [timer.event_id for timer in due],
                     headers=[timer.headers for timer in due],

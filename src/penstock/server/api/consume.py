@@ -8,6 +8,7 @@ from collections.abc import Awaitable
 from typing import TypeVar
 
 from penstock.core.errors import IdempotencyConflict, InvalidEvent
+from penstock.log.coordination.locks import access_names
 from penstock.log.read.pop_request import PopRequest
 from penstock.log.start_position import parse_start_position
 from penstock.protocol import messages
@@ -83,6 +84,7 @@ async def release_lease(call: ApiCall, body: messages.ReleaseRequest) -> None:
         "not-found",
         "idempotency-conflict",
         "transaction-refused",
+        "precondition-failed",
         "invalid-event",
         "invalid-name",
         "queue-full",
@@ -92,20 +94,26 @@ async def release_lease(call: ApiCall, body: messages.ReleaseRequest) -> None:
 async def commit_transaction(call: ApiCall, body: messages.TransactionRequest) -> messages.TransactionResponse:
     queues = [batch.queue for batch in body.pushes]
     call.require_access([ack.queue for ack in body.acks], Role.CONSUME)
-    if queues:
-        call.require_access(queues, Role.PRODUCE)
+    if queues or body.timers:
+        call.require_access([*queues, *(timer.queue for timer in body.timers)], Role.PRODUCE)
+    call.require_access(access_names(body.kv))
     idempotency_key = read_idempotency_key(call.request.headers, call.caller)
     call.services.producer_rates.check(producer_id(call))
     try:
         batches = [to_batch(batch) for batch in body.pushes]
-        result = await _run_to_completion(call.log.transact_leased(body.acks, batches, idempotency_key=idempotency_key))
+        result = await _run_to_completion(
+            call.log.transact_leased(
+                body.acks, batches, idempotency_key=idempotency_key, kv=body.kv, timers=body.timers
+            )
+        )
     except (IdempotencyConflict, InvalidEvent) as error:
         raise await account_failure(call, next(iter(queues), None), error) from None
     for queue, pushed in zip(queues, result.pushes, strict=True):
         count_push(call, queue, pushed)
     for ack in body.acks:
         call.services.metrics.acked.add(1, ack.queue, ack.status)
-    return messages.TransactionResponse(result.acked, [messages.BatchResult.of(push) for push in result.pushes])
+    pushes = [messages.BatchResult.of(push) for push in result.pushes]
+    return messages.TransactionResponse(result.acked, pushes, list(result.kv))
 
 
 async def _run_to_completion(operation: Awaitable[_ResultT]) -> _ResultT:

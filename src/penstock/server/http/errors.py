@@ -53,6 +53,7 @@ PROBLEM_KINDS: dict[str, ProblemKind] = {
         ProblemKind("idempotency-conflict", 409, "The idempotency key was used for another request"),
         ProblemKind("group-busy", 409, "The group belongs to a running query"),
         ProblemKind("transaction-refused", 409, "An acknowledgement was refused, so nothing was changed"),
+        ProblemKind("precondition-failed", 409, "A required operation was not applied, so nothing was changed"),
         ProblemKind("too-large", 413, "The request is too large"),
         ProblemKind("unsupported-media-type", 415, "The format of the body is not supported"),
         ProblemKind("invalid-event", 422, "An event is invalid"),
@@ -175,6 +176,9 @@ def to_problem(error: Exception) -> Problem:
             return Problem("idempotency-conflict", str(error))
         case errors.GroupBusy():
             return Problem("group-busy", str(error))
+        case errors.PreconditionFailed():
+            facts = {"operation": error.index, "reason": getattr(error.result, "reason", None)}
+            return Problem("precondition-failed", str(error), facts)
         case errors.TransactionRefused():
             return Problem("transaction-refused", str(error))
         case errors.Conflict():

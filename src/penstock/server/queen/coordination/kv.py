@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType, field
 
 from penstock.core.errors import PreconditionFailed
-from penstock.log.coordination.kv import MAX_PAGE, KvEntry, KvKind, KvOperation, KvResult
-from penstock.log.coordination.locks import LOCK_NAMESPACE
+from penstock.log.coordination.kv import MAX_PAGE, NULL, KvEntry, KvKind, KvOperation, KvResult
+from penstock.log.coordination.locks import access_names
 from penstock.server.auth.identity import Role
 from penstock.server.http.errors import Problem
 from penstock.server.queen.coordination.errors import coordination_routes
@@ -31,7 +31,6 @@ _KINDS: dict[_KvName, KvKind] = {
     "incr": "increment",
     "check": "check",
 }
-_NULL = Raw(b"null")
 
 
 class KvRequestOperation(msgspec.Struct, rename="camel"):
@@ -40,7 +39,7 @@ class KvRequestOperation(msgspec.Struct, rename="camel"):
     op: _KvName
     ns: str
     key: str = ""
-    value: Raw = field(default_factory=lambda: _NULL)
+    value: Raw = field(default_factory=lambda: NULL)
     ttl_seconds: float | None = None
     forever: bool | None = None
     expect: int | UnsetType = UNSET
@@ -128,18 +127,9 @@ def _parse(operation: KvRequestOperation) -> KvOperation:
     )
 
 
-def permit_kv(call: ApiCall, operations: Sequence[KvRequestOperation]) -> None:
-    """Refuse the call unless the patterns of the caller's key match the namespaces, or the names of the locks."""
-    names = set()
-    for operation in operations:
-        is_permit = operation.ns == LOCK_NAMESPACE and operation.op not in ("getMany", "getPrefix")
-        names.add(operation.key.rpartition("#")[0] if is_permit else operation.ns)
-    call.require_access(sorted(names), Role.PRODUCE, Role.CONSUME)
-
-
 def kv_result(index: int, operation: KvRequestOperation, result: KvResult) -> KvOperationResult:
     if operation.op in ("getMany", "getPrefix"):
-        rows = [_row(entry) for entry in result.entries]
+        rows = [_row(entry, has_value=not operation.keys_only) for entry in result.entries]
         answer = KvOperationResult(index, operation.op, operation.ns, rows=rows, truncated=result.truncated)
         if operation.op == "getMany":
             answer.missing = result.missing
@@ -148,7 +138,7 @@ def kv_result(index: int, operation: KvRequestOperation, result: KvResult) -> Kv
         return answer
     answer = KvOperationResult(index, operation.op, operation.ns, operation.key)
     entry = result.entry
-    answer.value = _NULL if entry is None or entry.value is None else entry.value
+    answer.value = NULL if entry is None else entry.value
     answer.version = 0 if entry is None else entry.version
     answer.expires_at = None if entry is None else entry.expires_at
     if operation.op == "get":
@@ -161,16 +151,16 @@ def kv_result(index: int, operation: KvRequestOperation, result: KvResult) -> Kv
     return answer
 
 
-def _row(entry: KvEntry) -> KvRow:
-    value: Any = UNSET if entry.value is None else entry.value
+def _row(entry: KvEntry, *, has_value: bool) -> KvRow:
+    value = entry.value if has_value else UNSET
     return KvRow(entry.key, entry.version, entry.expires_at, entry.updated_at, value)
 
 
 @routes.post("/api/v1/kv", "Read and change entries", Role.PRODUCE, Role.CONSUME, checks_queues=True)
 async def apply_kv(call: ApiCall, body: KvRequest) -> KvResponse:
     """Execute operations in order, in one transaction."""
-    permit_kv(call, body.operations)
     operations = parse_kv(body.operations)
+    call.require_access(access_names(operations))
     try:
         results = await call.log.kv.apply(operations)
     except PreconditionFailed as failed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from datetime import datetime
 from typing import Literal
 
 import msgspec
@@ -10,7 +11,7 @@ from msgspec import UNSET, UnsetType
 
 from penstock.core.errors import InvalidRequest
 from penstock.log.coordination.kv import MAX_OPERATIONS
-from penstock.log.coordination.locks import LOCK_NAMESPACE, LockHolder, permit_key
+from penstock.log.coordination.locks import LOCK_NAMESPACE, permit_key
 from penstock.server.auth.identity import Role
 from penstock.server.queen.coordination.errors import coordination_routes
 from penstock.server.queen.endpoint import ListBody, NullableList
@@ -43,6 +44,15 @@ class LockGuard(msgspec.Struct):
     required: bool = True
 
 
+class LockPermitHolder(msgspec.Struct, rename="camel"):
+    slot: int
+    owner: str
+    token: int
+    since: datetime
+    expires_at: datetime
+    renewed_at: datetime
+
+
 class LockOperationResult(msgspec.Struct, rename="camel"):
     index: int
     op: str
@@ -57,7 +67,7 @@ class LockOperationResult(msgspec.Struct, rename="camel"):
     already: bool | UnsetType = UNSET
     guard: LockGuard | UnsetType = UNSET
     reason: str | UnsetType = UNSET
-    holders: list[LockHolder] | UnsetType = UNSET
+    holders: list[LockPermitHolder] | UnsetType = UNSET
 
 
 class LockResponse(msgspec.Struct):
@@ -95,16 +105,20 @@ async def _execute(call: ApiCall, index: int, operation: LockRequestOperation) -
                 result.reason = "lost"
             return result
         case "get":
-            result.holders = await locks.holders(name)
+            result.holders = await _holders(call, name)
             result.held = bool(result.holders)
             return result
     if permit is None:
         result.reason = "held" if operation.op == "acquire" else "lost"
-        result.holders = await locks.holders(name)
+        result.holders = await _holders(call, name)
     else:
         result.slot, result.token = permit.slot, permit.token
         result.guard = LockGuard(permit_key(name, permit.slot), permit.token)
     return result
+
+
+async def _holders(call: ApiCall, name: str) -> list[LockPermitHolder]:
+    return [LockPermitHolder(**msgspec.structs.asdict(holder)) for holder in await call.log.locks.holders(name)]
 
 
 def _seconds(operation: LockRequestOperation) -> float:

@@ -8,16 +8,17 @@ from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType, field
-from psycopg import AsyncConnection
 
 from penstock.core.errors import PreconditionFailed, TransactionRefused
-from penstock.log.coordination.kv import KvResult, check_operations
-from penstock.log.coordination.timers import TOPIC, TimerResult
+from penstock.log.coordination.kv import check_operations
+from penstock.log.coordination.locks import access_names
+from penstock.log.coordination.step import CoordinationStep
+from penstock.log.coordination.timers import TOPIC
 from penstock.log.read.position import AckOutcome
 from penstock.server.auth.identity import Role
 from penstock.server.http.errors import Problem
 from penstock.server.ingest.accounting import producer_id
-from penstock.server.queen.coordination.kv import KvRequestOperation, kv_result, parse_kv, permit_kv
+from penstock.server.queen.coordination.kv import KvRequestOperation, kv_result, parse_kv
 from penstock.server.queen.coordination.timers import TimerRequestOperation, parse_timers, timer_result
 from penstock.server.queen.delivery.ack import INVALID_LEASE, GroupMessageAck, parse_ack, permit_partitions
 from penstock.server.queen.delivery.ack_by_id import AckById, AcksById
@@ -88,9 +89,8 @@ async def commit_transaction(call: ApiCall, body: Operations) -> OperationResult
     await permit_partitions(call, parsed, Role.CONSUME)
     if messages.queues:
         call.require_access(messages.queues, Role.PRODUCE)
-    if body.kv:
-        permit_kv(call, body.kv)
     kv = parse_kv(body.kv)
+    call.require_access(access_names(kv))
     check_operations(kv, in_transaction=True)
     timers = await parse_timers(call, body.timers) if body.timers else []
     transaction_id = str(uuid.uuid4())
@@ -103,16 +103,10 @@ async def commit_transaction(call: ApiCall, body: Operations) -> OperationResult
     acks = [ack for ack in parsed if isinstance(ack, AckById)]
     if items:
         call.services.producer_rates.check(producer_id(call))
-    kv_results: list[KvResult] = []
-    timer_results: list[TimerResult] = []
-
-    async def coordinate(conn: AsyncConnection[Any]) -> None:
-        kv_results[:] = await call.log.kv.apply_on(conn, kv)
-        timer_results[:] = await call.log.timers.apply_on(conn, timers)
-
+    step = CoordinationStep(call.log.kv, call.log.timers, kv, timers)
     try:
         pushes, outcomes = await call.services.component(AcksById).transact(
-            acks, await messages.batches(call.log), leases=leases, also=coordinate if kv or timers else None
+            acks, await messages.batches(call.log), leases=leases, also=step if kv or timers else None
         )
     except PreconditionFailed as failed:
         return _precondition_failed(transaction_id, len(items) + len(acks) + failed.index, failed)
@@ -122,9 +116,9 @@ async def commit_transaction(call: ApiCall, body: Operations) -> OperationResult
         call.log.notifier.wake_local(TOPIC)
     messages.count(call, pushes)
     results: list[Any] = [*_results(operations, messages.results(pushes), outcomes)]
-    for request, kv_answer in zip(body.kv, kv_results, strict=True):
+    for request, kv_answer in zip(body.kv, step.kv_results, strict=True):
         results.append(kv_result(len(results), request, kv_answer))
-    for timer, timer_answer in zip(timers, timer_results, strict=True):
+    for timer, timer_answer in zip(timers, step.timer_results, strict=True):
         results.append(timer_result(len(results), timer, timer_answer))
     return OperationResults(transaction_id, True, results)
 
