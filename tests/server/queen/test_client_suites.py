@@ -50,7 +50,7 @@ def unpack_sources(version: str, cache: Path) -> Path:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", "queen-mq"]
         command += ["--require-hashes", "--requirement", str(requirement), "--dest", str(cache)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode and re.search("connection|resolve|timed out|No matching distribution", done.stderr, re.I):
+        if done.returncode and re.search("connection broken|timed out", done.stderr):
             pytest.skip(f"the source archive of queen-mq {pinned[1]} cannot be downloaded: there is no network")
         assert done.returncode == 0, done.stderr
     with tarfile.open(archive) as members:

@@ -144,6 +144,71 @@ async def sessions(q: Queen) -> None:
     assert sorted(message["data"]["value"] for message in found) == [1, 1, 3]
 
 
+async def operators(q: Queen) -> None:
+    """A stream without state filters messages and makes two of each."""
+    source, sink = f"{NAME}.operators.in", f"{NAME}.operators.out"
+    await q.queue(source).partition("p").push([{"data": {"n": n}} for n in range(20)])
+    stream = await (
+        Stream.from_(q.queue(source))
+        .filter(lambda m: m["data"]["n"] % 2 == 1)
+        .flat_map(lambda m: [{"n": m["data"]["n"], "copy": copy} for copy in (0, 1)])
+        .to(q.queue(sink))
+        .run(query_id=f"{NAME}-operators", url=URL, batch_size=7)
+    )
+    found = await drain(q, sink, "reader", 20)
+    await stream.stop()
+    assert [m["data"] for m in found] == [{"n": n, "copy": copy} for n in range(1, 20, 2) for copy in (0, 1)]
+
+
+async def windows(q: Queen) -> None:
+    """Sliding windows and windows of calendar minutes, by event time."""
+    source = f"{NAME}.windows.in"
+    events = [{"at": 600 + step * 7, "n": step} for step in range(40)]
+    await q.queue(source).push([{"data": event} for event in [*events, {"at": 10_000, "n": 0}]])
+    options = {"idle_flush_ms": 0, "event_time": lambda m: m["data"]["at"] * 1000}
+    streams = {
+        "sliding": (60, 20, Stream.from_(q.queue(source)).window_sliding(size=60, slide=20, **options)),
+        "minutes": (60, 60, Stream.from_(q.queue(source)).window_cron(every="minute", **options)),
+    }
+    for name, (size, slide, windowed) in streams.items():
+        expected: Counter[int] = Counter()
+        for event in events:
+            last = event["at"] // slide * slide
+            for start in range(last - size + slide, last + 1, slide):
+                expected[start] += event["n"]
+        sink = f"{NAME}.{name}.out"
+        stream = await (
+            windowed.aggregate({"sum": lambda v: v["n"]})
+            .map(lambda value, ctx: {**value, "start": ctx["windowStart"] // 1000})
+            .to(q.queue(sink))
+            .run(query_id=f"{NAME}-{name}", url=URL, batch_size=9)
+        )
+        found = await drain(q, sink, "reader", len(expected))
+        await stream.stop()
+        assert {m["data"]["start"]: m["data"]["sum"] for m in found} == expected, (name, found)
+        assert len(found) == len(expected), "a window was emitted twice"
+
+
+async def recovery(q: Queen) -> None:
+    """A second worker continues with the state of the first one."""
+    source, sink = f"{NAME}.recovery.in", f"{NAME}.recovery.out"
+    for url, events in ((URLS[0], [(1, 5), (2, 6)]), (URLS[-1], [(3, 7), (10_000, 0)])):
+        await q.queue(source).push([{"data": {"at": at, "n": n}} for at, n in events])
+        worker = await (
+            Stream.from_(q.queue(source))
+            .window_tumbling(seconds=WINDOW, idle_flush_ms=0, event_time=lambda m: m["data"]["at"] * 1000)
+            .reduce(lambda total, value: total + value["n"], 0)
+            .to(q.queue(sink))
+            .run(query_id=f"{NAME}-recovery", url=url)
+        )
+        while worker.metrics()["messagesTotal"] < len(events):  # noqa: ASYNC110 - the client has no event for it
+            await asyncio.sleep(0.02)
+        await worker.stop()
+        assert worker.metrics()["errorsTotal"] == 0, worker.metrics()
+    (window,) = await drain(q, sink, "reader", 1)
+    assert window["data"]["value"] == 18
+
+
 async def quota(q: Queen) -> None:
     """A sliding window passes exactly its limit for each of two tenants."""
     requests, approved = f"{NAME}.quota.in", f"{NAME}.quota.out"
@@ -164,7 +229,8 @@ async def quota(q: Queen) -> None:
 
 async def main() -> None:
     async with Queen(url=URL) as q:
-        await asyncio.gather(gate(q), shared_windows(q), idle_windows(q), sessions(q), quota(q))
+        scenarios = (gate, shared_windows, idle_windows, sessions, operators, windows, recovery, quota)
+        await asyncio.gather(*(scenario(q) for scenario in scenarios))
     print(json.dumps({"done": True}))
 
 
