@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from penstock.db.statements import Statements
+from penstock.log.event import Event
 from penstock.log.log import Log
-from tests.log.logs import QUEUE, data, push
+from tests.log.logs import QUEUE, ask, data, push, roll
 from tests.log.query_plans import explain
 
 _browse = Statements("penstock.log.read", "browse.sql")
@@ -32,3 +33,17 @@ async def test_latest_reads_across_segments(log: Log) -> None:
     assert data(await log.latest(QUEUE, 10)) == [2, 1]
     await push(log, [3], key="ada")
     assert data(await log.latest(QUEUE, 2)) == [3, 2]
+
+
+async def test_browsing_ends_at_a_segment_that_retention_drops_meanwhile(log: Log, database_url: str) -> None:
+    await log.configure(QUEUE)
+    await push(log, ["old"], key="ada")
+    await roll(log)
+    await push(log, ["new"], key="ada")
+    queue = await log.queue(QUEUE)
+
+    def drop_the_first_segment(event: Event) -> bool:
+        ask(database_url, "SELECT penstock.drop_chunks(%s, 1)", queue.id)
+        return True
+
+    assert data(await log.browse(QUEUE, matching=drop_the_first_segment)) == ["new"]

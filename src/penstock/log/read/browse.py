@@ -168,7 +168,10 @@ class Browser:
                         "limit": _PAGE_CHUNKS,
                         "offset": page * _PAGE_CHUNKS,
                     }
-                    rows = await (await conn.execute(statement, params, binary=True)).fetchall()
+                    try:
+                        rows = await (await conn.execute(statement, params, binary=True)).fetchall()
+                    except psycopg.errors.UndefinedTable:
+                        return  # retention has dropped this segment and the older ones
                     for name, is_key_partition, *columns in rows:
                         row = ChunkRow._make(columns)
                         # Chunks that are appended meanwhile move others from one page to the next.
