@@ -15,13 +15,15 @@ from penstock.log.dead_letters.models import CopiedFields, JsonMapping, MappedFi
 
 #: The most bytes of the object that a mapping makes, and of the values that one of its fields is computed from.
 _MAX_BYTES = 1 << 26
-_TIMEOUT_SECONDS = 2
-_BEGIN = f"BEGIN READ ONLY; SET LOCAL statement_timeout = '{_TIMEOUT_SECONDS}s'"
+#: The most milliseconds that the computation of a field takes.
+_TIMEOUT_MS = 2_000
 
 _members = msgspec.json.Decoder(dict[str, Raw])
 
 
-async def apply_mapping(mapping: JsonMapping, data: bytes, pool: AsyncConnectionPool[Any]) -> bytes:
+async def apply_mapping(
+    mapping: JsonMapping, data: bytes, pool: AsyncConnectionPool[Any], timeout_ms: int = _TIMEOUT_MS
+) -> bytes:
     """Return the object that a mapping makes of one. Raises InvalidRequest with the reason if it makes none."""
     try:
         given = _members.decode(data)
@@ -39,7 +41,7 @@ async def apply_mapping(mapping: JsonMapping, data: bytes, pool: AsyncConnection
             made[field.name] = given[field.source]
         else:
             try:
-                made[field.name] = Raw(await _compute(field, given, pool))
+                made[field.name] = Raw(await _compute(field, given, pool, timeout_ms))
             except InvalidRequest as error:
                 raise InvalidRequest(f"{field.name}: {error}") from None
         size += len(made[field.name])
@@ -48,17 +50,19 @@ async def apply_mapping(mapping: JsonMapping, data: bytes, pool: AsyncConnection
     return msgspec.json.encode(made)
 
 
-async def _compute(field: MappedField, given: Mapping[str, Raw], pool: AsyncConnectionPool[Any]) -> bytes:
+async def _compute(
+    field: MappedField, given: Mapping[str, Raw], pool: AsyncConnectionPool[Any], timeout_ms: int
+) -> bytes:
     used = {name: given[name] for name in field.columns & given.keys()}
     if field.max_bytes({name: len(raw) for name, raw in used.items()}) > _MAX_BYTES:
         raise InvalidRequest(f"the values that it is computed from could have more than {_MAX_BYTES} bytes")
     parameters = {**field.parameters, "data": msgspec.json.encode(used).decode()}
     async with pool.connection() as conn:
         try:
-            await conn.execute(_BEGIN, prepare=False)
+            await conn.execute(f"BEGIN READ ONLY; SET LOCAL statement_timeout = {timeout_ms:d}", prepare=False)
             row = await (await conn.execute(field.query, parameters)).fetchone()
         except psycopg.errors.QueryCanceled:
-            raise InvalidRequest(f"it took longer than {_TIMEOUT_SECONDS} seconds") from None
+            raise InvalidRequest(f"it took longer than {timeout_ms / 1000:g} seconds") from None
         except (psycopg.DataError, psycopg.ProgrammingError, psycopg.errors.ProgramLimitExceeded) as error:
             raise InvalidRequest(error.diag.message_primary or str(error)) from None
         finally:

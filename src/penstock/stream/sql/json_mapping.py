@@ -36,7 +36,6 @@ class _Type(StrEnum):
     NUMBER = "numeric"
     TEXT = "text"
     BOOLEAN = "boolean"
-    NULL = "null"
 
 
 class _Sql(NamedTuple):
@@ -56,7 +55,7 @@ class _Function(NamedTuple):
     defaults: Sequence[str] = ()
 
 
-_JSON, _NUMBER, _TEXT, _BOOLEAN, _NULL = _Type
+_JSON, _NUMBER, _TEXT, _BOOLEAN = _Type
 _LENGTH = (
     "CASE jsonb_typeof({0}) WHEN 'array' THEN jsonb_array_length({0})"
     " WHEN 'object' THEN (SELECT count(*) FROM jsonb_object_keys({0})) ELSE length({0} #>> '{{}}') END"
@@ -192,7 +191,7 @@ class _Compiler:
             case exp.Dot():
                 return self._member(self.compile(node.this), [node.expression.name])
             case exp.Null():
-                return _Sql("NULL", _NULL)
+                return _Sql("NULL::jsonb", _JSON)
             case exp.Boolean():
                 return _Sql("true" if node.this else "false", _BOOLEAN)
             case exp.Literal():
@@ -248,7 +247,7 @@ class _Compiler:
     def _unified(self, where: exp.Expr, nodes: Sequence[exp.Expr]) -> list[_Sql]:
         """Compile values that are compared. Fields are read as the type of the others."""
         compiled = [self.compile(node) for node in nodes]
-        types = {each.type for each in compiled} - {_JSON, _NULL}
+        types = {each.type for each in compiled} - {_JSON}
         if len(types) > 1:
             names = " with a ".join(sorted(types))
             raise self._source.error(where, f"it compares a {names}: cast one of them, as in cast(x AS decimal)")
@@ -259,7 +258,7 @@ class _Compiler:
     def _merged(self, nodes: Sequence[exp.Expr]) -> tuple[list[str], _Type]:
         """Compile values of which one is chosen. If their types differ, the result is JSON."""
         compiled = [self.compile(node) for node in nodes]
-        types = {each.type for each in compiled} - {_NULL}
+        types = {each.type for each in compiled}
         type = types.pop() if len(types) == 1 else _JSON
         return [_convert(each, type).text for each in compiled], type
 
@@ -370,8 +369,6 @@ def _convert(value: _Sql, type: _Type) -> _Sql:
     """Return the value as another type. Only fields are converted: a text that a function returns is no number."""
     if value.type is type:
         return value
-    if value.type is _NULL:
-        return _Sql(f"NULL::{type}", type)
     conversion = _CONVERSIONS.get((value.type, type))
     if conversion is None:
         raise InvalidRequest(f"it needs a {type} where it has a {value.type}: cast it, as in cast(x AS decimal)")
