@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
 #: Pages poll every second, and the machine may be busy.
 TIMEOUT_MS = 40_000
@@ -37,20 +37,42 @@ _EDITOR_LABELS = {"/sql": "SQL statement", "/dead-letters": "Data of the event, 
 
 @contextmanager
 def open_page(browser: Browser, base_url: str, variant: Variant = DESKTOP, *, is_known: bool = True) -> Iterator[Page]:
-    """Open a page in a new browser context in Berlin, and fail if the browser reports an error.
+    """Open a page in a new browser context, and fail if the browser reports an error.
 
     With ``is_known``, the context has the time zone cookie already.
     """
+    with new_context(browser, base_url) as context:
+        if is_known:
+            set_time_zone(context, base_url)
+        with watched_page(context, base_url) as page:
+            set_variant(page, variant)
+            yield page
+
+
+@contextmanager
+def new_context(browser: Browser, base_url: str) -> Iterator[BrowserContext]:
+    """A browser context at desktop size in Berlin."""
     context = browser.new_context(
         base_url=base_url,
-        viewport={"width": variant.width, "height": variant.height},
-        color_scheme="dark" if variant.scheme == "dark" else "light",
+        viewport={"width": DESKTOP.width, "height": DESKTOP.height},
         timezone_id="Europe/Berlin",
         locale="en-GB",
     )
     context.set_default_timeout(TIMEOUT_MS)
-    if is_known:
-        context.add_cookies([{"name": "penstock_zone", "value": "Europe%2FBerlin", "url": base_url}])
+    try:
+        yield context
+    finally:
+        context.close()
+
+
+def set_time_zone(context: BrowserContext, base_url: str) -> None:
+    """Set the cookie that the first request of a browser gets."""
+    context.add_cookies([{"name": "penstock_zone", "value": "Europe%2FBerlin", "url": base_url}])
+
+
+@contextmanager
+def watched_page(context: BrowserContext, base_url: str) -> Iterator[Page]:
+    """Open a page, and fail if the browser reports an error."""
     errors: list[str] = []
     page = context.new_page()
     page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
@@ -60,7 +82,12 @@ def open_page(browser: Browser, base_url: str, variant: Variant = DESKTOP, *, is
         yield page
         assert errors == []
     finally:
-        context.close()
+        page.close()
+
+
+def set_variant(page: Page, variant: Variant) -> None:
+    page.set_viewport_size({"width": variant.width, "height": variant.height})
+    page.emulate_media(color_scheme="dark" if variant.scheme == "dark" else "light")
 
 
 def _is_local(url: str, base_url: str) -> bool:
@@ -79,17 +106,17 @@ def type_over(page: Page, label: str, text: str) -> None:
     page.keyboard.insert_text(text)
 
 
-def check_pages(browser: Browser, base_url: str, variant: Variant, paths: Sequence[str]) -> None:
+def check_pages(page: Page, variant: Variant, paths: Sequence[str]) -> None:
     """Open each path at a size and in a theme, and check its accessibility and width."""
-    with open_page(browser, base_url, variant) as page:
-        for path in paths:
-            page.goto(path)
-            expect(page.locator(".ps-card, .ps-empty").first).to_be_visible()
-            if page.locator(".cm-content").count():
-                label = next(label for start, label in _EDITOR_LABELS.items() if path.startswith(start))
-                expect(page.locator(".cm-content")).to_have_attribute("aria-label", label)
-            check_accessible(page)
-            check_fits(page)
+    set_variant(page, variant)
+    for path in paths:
+        page.goto(path)
+        expect(page.locator(".ps-card, .ps-empty").first).to_be_visible()
+        if page.locator(".cm-content").count():
+            label = next(label for start, label in _EDITOR_LABELS.items() if path.startswith(start))
+            expect(page.locator(".cm-content")).to_have_attribute("aria-label", label)
+        check_accessible(page)
+        check_fits(page)
 
 
 def check_dialog(page: Page, button: str) -> None:
@@ -106,8 +133,7 @@ def check_dialog(page: Page, button: str) -> None:
 def check_all_variants(page: Page, within: str | None = None, variants: Sequence[Variant] = VARIANTS) -> None:
     """Check accessibility and width of the page, or of a part of it, at each size and in each theme."""
     for variant in variants:
-        page.set_viewport_size({"width": variant.width, "height": variant.height})
-        page.emulate_media(color_scheme="dark" if variant.scheme == "dark" else "light")
+        set_variant(page, variant)
         expect(page.locator("html")).to_have_attribute("data-theme", variant.scheme)
         check_accessible(page, within)
         check_fits(page)

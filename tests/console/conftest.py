@@ -12,13 +12,13 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import TypeVar
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from penstock.core.settings import Settings
 from penstock.db.pool import Database
 from penstock.log.log import Log
 from scripts.install_chromium import FLAGS, MISSING, find_chromium
-from tests.console.browser import open_page
+from tests.console.browser import new_context, set_time_zone, watched_page
 from tests.console.console_process import ConsoleProcess, start_console
 from tests.servers import TEMPLATE, Server
 
@@ -45,9 +45,19 @@ def console(pg18: Server) -> Iterator[ConsoleProcess]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def desktop(browser: Browser, console: ConsoleProcess) -> Iterator[BrowserContext]:
+    """A browser context. It has the console's scripts in its cache after the first test of a module."""
+    with new_context(browser, console.url) as context:
+        yield context
+
+
 @pytest.fixture
-def page(browser: Browser, console: ConsoleProcess) -> Iterator[Page]:
-    with open_page(browser, console.url) as opened:
+def page(desktop: BrowserContext, console: ConsoleProcess) -> Iterator[Page]:
+    desktop.clear_cookies()
+    desktop.clear_permissions()
+    set_time_zone(desktop, console.url)
+    with watched_page(desktop, console.url) as opened:
         yield opened
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from penstock.engine.alerts.store import RuleInfo, RuleStore
 from penstock.log.log import Log
@@ -86,5 +86,5 @@ def test_a_rule_is_tried_created_silenced_and_deleted(page: Page, console: Conso
 
 
 @pytest.mark.parametrize("variant", [DESKTOP, VARIANTS[-1]], ids=lambda variant: variant.name)
-def test_pages_are_accessible_and_fit_the_window(browser: Browser, console: ConsoleProcess, variant: Variant) -> None:
-    check_pages(browser, console.url, variant, ["/alerts", "/alerts?rule=surge", "/alerts?new=1"])
+def test_pages_are_accessible_and_fit_the_window(page: Page, variant: Variant) -> None:
+    check_pages(page, variant, ["/alerts", "/alerts?rule=surge", "/alerts?new=1"])

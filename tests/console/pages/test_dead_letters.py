@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from tests.console.browser import DESKTOP, VARIANTS, Variant, check_all_variants, check_pages, tile_number, type_over
 from tests.console.console_process import ConsoleProcess
@@ -97,8 +97,8 @@ def test_dead_letters_are_edited_in_bulk(page: Page, console: ConsoleProcess, qu
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
 def test_pages_are_accessible_and_fit_the_window(
-    browser: Browser, console: ConsoleProcess, queue: str, variant: Variant
+    page: Page, console: ConsoleProcess, queue: str, variant: Variant
 ) -> None:
     (id,) = create_dead_letters(console, queue, ["KeyError: 'total'"])
     lists = ["/dead-letters"] if variant in (DESKTOP, VARIANTS[-1]) else []
-    check_pages(browser, console.url, variant, [f"/dead-letters?id={id}", *lists])
+    check_pages(page, variant, [f"/dead-letters?id={id}", *lists])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from penstock.engine.gates.admin import GateAdmin, GateInfo
 from penstock.log.log import Log
@@ -66,9 +66,9 @@ def test_query_without_windows_has_no_link_to_the_live_board(page: Page) -> None
 
 
 @pytest.mark.parametrize("variant", [DESKTOP, VARIANTS[-1]], ids=lambda variant: variant.name)
-def test_pages_are_accessible_and_fit_the_window(browser: Browser, console: ConsoleProcess, variant: Variant) -> None:
+def test_pages_are_accessible_and_fit_the_window(page: Page, variant: Variant) -> None:
     paths = [f"/gates?query={gate_rows.QUERY}&key=tenant-7", *(["/gates"] if variant is DESKTOP else [])]
-    check_pages(browser, console.url, variant, paths)
+    check_pages(page, variant, paths)
 
 
 def test_dialog_is_accessible_and_fits_the_window(page: Page) -> None:

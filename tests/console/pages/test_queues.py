@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from penstock import Stream
 from penstock.engine import commands
@@ -186,16 +186,14 @@ def test_queue_option_is_changed_and_reset(page: Page, console: ConsoleProcess, 
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
-def test_pages_are_accessible_and_fit_the_window(
-    browser: Browser, console: ConsoleProcess, queue: str, variant: Variant
-) -> None:
-    page = f"/queues?queue={queue}"
-    paths = [f"{page}&tab=events"]
+def test_pages_are_accessible_and_fit_the_window(page: Page, queue: str, variant: Variant) -> None:
+    path = f"/queues?queue={queue}"
+    paths = [f"{path}&tab=events"]
     if variant in (DESKTOP, VARIANTS[-1]):
         paths.append("/queues")
     if variant is DESKTOP:
-        paths += [page, f"{page}&tab=partitions", f"{page}&tab=options&option=lease_seconds", f"{page}&group=billing"]
-    check_pages(browser, console.url, variant, paths)
+        paths += [path, f"{path}&tab=partitions", f"{path}&tab=options&option=lease_seconds", f"{path}&group=billing"]
+    check_pages(page, variant, paths)
 
 
 def test_dialogs_are_accessible_and_fit_the_window(page: Page, queue: str) -> None:

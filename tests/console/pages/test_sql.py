@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from penstock.db.readonly_login import render_reader_role
@@ -111,5 +111,5 @@ def test_link_contains_the_statement_and_does_not_run_it(page: Page) -> None:
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
-def test_pages_are_accessible_and_fit_the_window(browser: Browser, console: ConsoleProcess, variant: Variant) -> None:
-    check_pages(browser, console.url, variant, ["/sql"])
+def test_pages_are_accessible_and_fit_the_window(page: Page, variant: Variant) -> None:
+    check_pages(page, variant, ["/sql"])

@@ -47,7 +47,7 @@ def test_a_query_goes_on_when_postgresql_is_killed_in_mid_cycle(data_dir: Path) 
     with EmbeddedPostgres(data_dir) as server, Orders(server.url) as orders:
         url = server.url
         orders.push(300)
-        query = stream().start(QUERY, settings=Settings(database_url=url), interval_seconds=0, lease_seconds=3)
+        query = stream().start(QUERY, settings=Settings(database_url=url), interval_seconds=0, lease_seconds=1)
         try:
             for end in (kill_server, stop_immediately, kill_server):
                 before = committed(url)
@@ -79,7 +79,7 @@ def test_stop_with_flush_after_a_crash_of_postgresql_closes_all_windows(data_dir
         url = server.url
         for end, waits in ((kill_server, True), (kill_server, False), (stop_immediately, True)):
             orders.push_the_end()
-            query = stream().start(QUERY, settings=Settings(database_url=url), interval_seconds=0, lease_seconds=2)
+            query = stream().start(QUERY, settings=Settings(database_url=url), interval_seconds=0, lease_seconds=1)
             eventually(lambda: orders.counted() == orders.count)
             assert open_windows(url)
             end(data_dir)
@@ -121,7 +121,7 @@ def test_an_event_is_not_blamed_for_a_database_that_has_no_connection_to_spare(p
 
     with Orders(database_url) as orders, pg18.superuser() as admin:
         orders.push(100)
-        query = stream().start(QUERY, settings=Settings(database_url=database_url), interval_seconds=0, lease_seconds=2)
+        query = stream().start(QUERY, settings=Settings(database_url=database_url), interval_seconds=0, lease_seconds=1)
         try:
             eventually(lambda: orders.counted() == orders.count)
             limit(0)
