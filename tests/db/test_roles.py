@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import psycopg
 import pytest
+from msgspec import Raw
 from psycopg.errors import InsufficientPrivilege
 
 from penstock.core.clock import Clock
@@ -22,6 +23,7 @@ from penstock.engine.compile.windows.aggregate_columns import ResultColumn, Stat
 from penstock.engine.joins.state import JoinState
 from penstock.engine.registry import Registry
 from penstock.engine.result_tables import ResultTables
+from penstock.log.coordination.timers import TimerOperation
 from penstock.log.dead_letters.models import DeadLetterFilter
 from penstock.log.log import Log
 from penstock.log.write.batch import Batch
@@ -71,6 +73,12 @@ async def test_the_server_role_can_do_all_operations_of_a_queue(database: RoleUr
         await push(log, [5], key="ada")
         assert data(await drain(log)) == [4, 5]
         assert not await letters(log)
+        permit = await log.locks.acquire("lock", "me", 60)
+        assert permit is not None
+        assert await log.locks.release("lock", permit.token)
+        await log.timers.apply([TimerOperation("schedule", QUEUE, "timer", Raw(b"6"))])
+        await log.timers.fire_due()
+        assert data(await drain(log)) == [6]
         # All tables belong to the owner, whatever role created them.
         owners = "SELECT DISTINCT tableowner FROM pg_tables WHERE schemaname = 'penstock'"
         assert rows(database.owner, owners) == [("app",)]

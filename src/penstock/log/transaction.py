@@ -21,7 +21,6 @@ from penstock.db.user_connection import UserConnection, wrap_user_connection
 from penstock.log.catalog import MAX_LAYOUT_RETRIES, Catalog, is_layout_change
 from penstock.log.groups import Groups
 from penstock.log.notify import CHANNEL
-from penstock.log.queue import Queue
 from penstock.log.read.ack import Acks, EventStatus, PartitionAck, group_by_lease, partition_ack
 from penstock.log.read.ack_request import TransactionAck, group_acks
 from penstock.log.read.position import AckOutcome
@@ -31,7 +30,7 @@ from penstock.log.write.flush import AppendRequest, PartitionName
 from penstock.log.write.idempotency import IdempotencyKeys, fingerprint
 from penstock.log.write.piece import Piece
 from penstock.log.write.push import Pusher
-from penstock.log.write.result import PushResult, RejectedInput
+from penstock.log.write.result import PushResult
 
 #: A function that runs in a transaction, with its connection.
 TransactionStep: TypeAlias = Callable[["AsyncConnection[Any]"], Awaitable[None]]
@@ -135,19 +134,14 @@ class Transactions:
             shed = await self.pusher.admit_parts(parts, Counter(ack.queue for ack in acks for _ in ack.acks))
         return await self._run(acks, AppendRequest.without_shed(parts, shed), step)
 
-    async def push_valid(self, batches: Sequence[Batch], step: TransactionStep) -> None:
-        """Push batches in the transaction of a step, whatever the depth of their queues.
+    async def push_valid(self, batch: Batch, step: TransactionStep) -> None:
+        """Push a batch in the transaction of a step, whatever the depth of its queue.
 
-        Events that a queue does not accept become dead letters.
+        Events that the queue does not accept become dead letters.
         """
-        parts: list[list[Piece]] = []
-        rejected: list[tuple[Queue, RejectedInput]] = []
-        for batch in batches:
-            pieces, invalid = await self.pusher.encode_valid(batch)
-            parts.append(pieces)
-            queue = await self.catalog.get(batch.queue)
-            rejected += [(queue, each) for each in invalid]
-        await self._run([], AppendRequest(parts, rejected=rejected), step)
+        pieces, invalid = await self.pusher.encode_valid(batch)
+        queue = await self.catalog.get(batch.queue)
+        await self._run([], AppendRequest([pieces], rejected=[(queue, each) for each in invalid]), step)
 
     async def _run(
         self, acks: Sequence[PartitionAck], request: AppendRequest, step: TransactionStep | None = None

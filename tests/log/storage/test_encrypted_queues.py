@@ -7,11 +7,14 @@ import os
 
 import psycopg
 import pytest
+from msgspec import Raw
 
 from penstock.core.encryption import FILE_VARIABLE, KEYS_VARIABLE
 from penstock.core.errors import ConfigurationError, CorruptChunk, InvalidOption
+from penstock.log.coordination.timers import TimerOperation
 from penstock.log.dead_letters.models import DeadLetterFilter
 from penstock.log.log import Log
+from penstock.log.read.pop_request import PopRequest
 from penstock.log.storage import chunk
 from penstock.log.storage.chunk import ChunkColumns
 from penstock.log.write.batch import Batch
@@ -118,3 +121,24 @@ def test_changed_chunks_are_damaged(position: int) -> None:
     changed[position] ^= 1
     with pytest.raises(CorruptChunk, match="changed or damaged"):
         chunk.decode(bytes(changed))
+
+
+async def test_timers_are_stored_encrypted_and_wait_for_the_key(
+    log: Log, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await log.configure(QUEUE, {"encrypted": True})
+    await log.configure("plain")
+    for queue in (QUEUE, "plain"):
+        operation = TimerOperation("schedule", queue, "a", Raw(f'"{CONTENT} of {queue}"'.encode()), 0.2)
+        await log.timers.apply([operation])
+    assert f"{CONTENT} of {QUEUE}" not in stored_bytes(database_url)
+    timer = await log.timers.find(QUEUE, "a")
+    assert timer is not None
+    assert timer.data == f'"{CONTENT} of {QUEUE}"'
+    keys = os.environ[KEYS_VARIABLE]
+    monkeypatch.setenv(KEYS_VARIABLE, "")
+    request = PopRequest("plain", GROUP, wait_seconds=20, auto_ack=True)
+    assert data(await log.pop(request)) == [f"{CONTENT} of plain"], "other queues do not wait"
+    monkeypatch.setenv(KEYS_VARIABLE, keys)
+    await log.timers.fire_due()
+    assert data(await drain(log)) == [f"{CONTENT} of {QUEUE}"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from math import isfinite
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -244,6 +245,8 @@ def _check_operation(operation: KvOperation) -> None:
         raise InvalidRequest("check needs expect: a version, or 0 for a key that must not exist")
     if operation.seconds is not None:
         check_seconds(operation.seconds)
+    if not all(map(isfinite, (operation.delta, operation.minimum or 0, operation.maximum or 0))):
+        raise InvalidRequest("delta, minimum and maximum must be finite numbers")
     if operation.op == "put":
         _check_value(operation)
 

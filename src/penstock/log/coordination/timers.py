@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from psycopg_pool import AsyncConnectionPool
 
 from penstock.core.clock import Clock
 from penstock.core.encryption import decrypt_text, encrypt_text
-from penstock.core.errors import InvalidRequest, NotFound
+from penstock.core.errors import ConfigurationError, InvalidRequest, NotFound
 from penstock.core.names import check_key, check_name
 from penstock.core.option_checks import check_number
 from penstock.db.statements import Statements
@@ -29,6 +30,7 @@ from penstock.log.write.batch import Batch
 from penstock.log.write.json_events import JsonEvents
 
 _sql = Statements("penstock.log.coordination", "timers.sql")
+_logger = logging.getLogger("penstock.log")
 
 #: The notification that a timer was scheduled.
 TOPIC = "timers"
@@ -200,42 +202,46 @@ class Timers:
         Several processes may call it. The deletion decides which of them pushes an event. Pushes ignore the maximum
         depth of their queues, and an event that a queue no longer accepts becomes a dead letter.
         """
-        limits = {"limit": _FIRE_TIMERS, "max_bytes": _FIRE_BYTES, "skew": self.clock.skew}
+        # Queues whose events this process cannot push, for example without the key of an encrypted one.
+        skipped: list[int] = []
+        params = {"limit": _FIRE_TIMERS, "max_bytes": _FIRE_BYTES, "skew": self.clock.skew, "skipped": skipped}
         while True:
             async with self.pool.connection() as conn:
-                rows = await (await conn.execute(_sql["due"], limits)).fetchall()
+                rows = await (await conn.execute(_sql["due"], params)).fetchall()
                 if not rows:
-                    row = await (await conn.execute(_sql["seconds_to_next"], {"skew": self.clock.skew})).fetchone()
+                    row = await (await conn.execute(_sql["seconds_to_next"], params)).fetchone()
                     # A timer that is due but locked is looked at again soon.
                     return None if row is None or row[0] is None else max(row[0], _LOCKED_SECONDS)
-            try:
-                await self._fire([_DueTimer._make(row) for row in rows])
-            except (_TimersChanged, NotFound):
-                continue
+            by_queue: dict[int, list[_DueTimer]] = {}
+            for timer in map(_DueTimer._make, rows):
+                by_queue.setdefault(timer.queue_id, []).append(timer)
+            for queue_id, timers in by_queue.items():
+                try:
+                    await self._fire(timers)
+                except (_TimersChanged, NotFound):
+                    continue
+                except (ConfigurationError, ValueError) as error:
+                    _logger.warning(
+                        "the timers of queue %r cannot be fired by this process: %s", timers[0].queue, error
+                    )
+                    skipped.append(queue_id)
 
     async def _fire(self, timers: Sequence[_DueTimer]) -> None:
+        """Push the events of timers of one queue and delete the timers, or raise and do nothing."""
+
         async def delete(conn: AsyncConnection[Any]) -> None:
             params = {
-                "queue_ids": [timer.queue_id for timer in timers],
+                "queue": timers[0].queue_id,
                 "keys": [timer.key for timer in timers],
                 "versions": [timer.version for timer in timers],
             }
             if (await conn.execute(_sql["delete"], params)).rowcount != len(timers):
                 raise _TimersChanged
 
-        by_queue: dict[str, list[_DueTimer]] = {}
-        for timer in timers:
-            by_queue.setdefault(timer.queue, []).append(timer)
-        batches = [
-            Batch(
-                queue,
-                JsonEvents(
-                    [_decode_data(timer.data) for timer in due],
-                    [timer.event_key for timer in due],
-                    [timer.event_id for timer in due],
-                    headers=[timer.headers for timer in due],
-                ),
-            )
-            for queue, due in by_queue.items()
-        ]
-        await self.transactions.push_valid(batches, delete)
+        events = JsonEvents(
+            [_decode_data(timer.data) for timer in timers],
+            [timer.event_key for timer in timers],
+            [timer.event_id for timer in timers],
+            headers=[timer.headers for timer in timers],
+        )
+        await self.transactions.push_valid(Batch(timers[0].queue, events), delete)

@@ -16,7 +16,7 @@ FROM (
         SELECT q.name AS queue, t.queue_id, t.key, t.version, t.due_at, t.event_id, t.event_key, t.data::text AS data,
                t.headers
         FROM penstock.timers t JOIN penstock.queues q ON q.id = t.queue_id
-        WHERE t.due_at <= clock_timestamp() + %(skew)s
+        WHERE t.due_at <= clock_timestamp() + %(skew)s AND t.queue_id <> ALL(%(skipped)s::integer[])
         ORDER BY t.due_at, t.queue_id, t.key LIMIT %(limit)s FOR UPDATE OF t SKIP LOCKED
     ) d
 ) s
@@ -26,11 +26,12 @@ ORDER BY s.due_at, s.queue_id, s.key
 -- name: delete
 -- A timer that was replaced has another version.
 DELETE FROM penstock.timers t
-USING unnest(%(queue_ids)s::integer[], %(keys)s::text[], %(versions)s::bigint[]) AS w (queue_id, key, version)
-WHERE t.queue_id = w.queue_id AND t.key = w.key AND t.version = w.version
+USING unnest(%(keys)s::text[], %(versions)s::bigint[]) AS w (key, version)
+WHERE t.queue_id = %(queue)s AND t.key = w.key AND t.version = w.version
 
 -- name: seconds_to_next
 SELECT extract(epoch FROM min(due_at) - clock_timestamp() - %(skew)s)::double precision FROM penstock.timers
+WHERE queue_id <> ALL(%(skipped)s::integer[])
 
 -- name: find
 SELECT t.key, t.due_at, t.event_id, t.event_key, t.data::text, t.headers, t.scheduled_at
