@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -56,6 +57,41 @@ def test_text_that_cannot_be_stored_is_a_dead_letter_at_once(bench: Bench, make:
     (letter,) = bench.letters()
     assert letter.data["s"] == "a\0b"
     assert "U+0000" in letter.error
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(lambda made: windowed(made.key_by("s")), id="key"),
+        pytest.param(lambda made: windowed(made.key_by("s", "amount")), id="part of a key"),
+        pytest.param(lambda made: windowed(made.filter("amount > 0").key_by("s")), id="key after a filter"),
+        pytest.param(lambda made: windowed(made.key_by(lambda event: event["s"])), id="key function"),
+        pytest.param(
+            lambda made: made.key_by("s").window_session(gap=60, event_time="ts").aggregate({"n": "count(*)"}).to("t"),
+            id="session",
+        ),
+    ],
+)
+def test_keys_that_are_too_long_for_an_index_are_dead_letters_at_once(bench: Bench, make: Callable[[Any], Any]) -> None:
+    chance = random.Random(1)
+    bench.queue(partitions=4)
+    texts = [chance.randbytes(5_000).hex() if n % 50 == 7 else chance.randbytes(1_250).hex() for n in range(400)]
+    bench.push([(f"k{n % 7}", {"ts": T0, "amount": 1, "s": text}) for n, text in enumerate(texts)])
+    query = bench.run(make(stream()))
+
+    assert (query.status.failed_cycles, query.status.events_in) == (0, 400)
+    assert sorted(letter.data["s"] for letter in bench.letters()) == sorted(t for t in texts if len(t) == 10_000)
+    assert all("a key may have up to 2,600 bytes; this one has 10,000" in letter.error for letter in bench.letters())
+    assert len(bench.rows()) == 392
+
+
+def test_a_long_text_of_which_a_part_is_the_key_is_no_dead_letter(bench: Bench) -> None:
+    bench.queue(partitions=1)
+    bench.push([("k", {"ts": T0, "amount": 1, "s": f"{n}" + "x" * 10_000}) for n in range(3)])
+    query = bench.run(windowed(stream().map("ts, amount, left(s, 1) AS s").key_by("s")))
+
+    assert (query.status.failed_cycles, bench.letters()) == (0, [])
+    assert {row["key"] for row in bench.rows()} == {"0", "1", "2"}
 
 
 @pytest.mark.parametrize("is_gated", [True, False])

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 from sqlglot import exp
 
 from penstock.core.errors import InvalidSql
+from penstock.core.names import MAX_WINDOW_KEY_BYTES
 from penstock.engine.compile.spark_columns import column_fields, spark_column_paths
 from penstock.engine.compile.split_stream import ARGUMENT_PREFIX, KEY_FIELD, SplitStream
 from penstock.engine.worker.json_values import COST_PREFIX, SINK_KEY
@@ -166,21 +167,25 @@ def referenced_members(split: SplitStream, part: int = 0) -> dict[str, list[list
     return members
 
 
-def stored_fields(split: SplitStream, part: int = 0) -> frozenset[str]:
+def stored_fields(split: SplitStream, part: int = 0) -> dict[str, int | None]:
     """The fields of the reader (part 0) or the n-th stage whose text PostgreSQL stores, as it is or in another text.
 
-    These are the fields from which Spark computes keys, and aggregates that keep values.
+    These are the fields from which Spark computes keys, and aggregates that keep values. A field that is a key, or
+    part of one, is returned with the most bytes that a key may have.
     """
     parts, stream = split.by_stage(), split.stream
     if part < len(parts) - 1:
-        return frozenset()  # a later stage decodes the fields again
+        return {}  # a later stage decodes the fields again
     expressions = [*key_expressions(stream), *(() if stream.windows else (stream.sink_key,))]
     expressions += [a.argument for a in stream.aggregates.values() if a.kind in _VALUE_AGGREGATES]
     names = {name for expression in expressions for name in _expression_fields(expression)}
     for step in reversed(parts[part].steps):
         if names:
             names = _input_fields(step, names)
-    return frozenset(names)
+    keys: set[str | None] = set()
+    if all(isinstance(step, Filter) for step in parts[part].steps):
+        keys = {bare_column(key) for key in key_expressions(stream) if isinstance(key, str)}
+    return {name: MAX_WINDOW_KEY_BYTES if name in keys else None for name in names}
 
 
 def _input_fields(step: Step, names: set[str]) -> set[str]:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import decimal
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from penstock.engine.worker.uniform_json import UniformJsonReader
@@ -35,16 +36,17 @@ class DecodedColumns(NamedTuple):
 
 
 class JsonColumnDecoder:
-    def __init__(self, schema: pa.Schema, stored_fields: frozenset[str] = frozenset()) -> None:
+    def __init__(self, schema: pa.Schema, stored_fields: Mapping[str, int | None] | None = None) -> None:
         self.schema = schema
-        #: Fields whose text goes to PostgreSQL, which cannot store the character U+0000.
-        self.stored_fields = stored_fields
+        #: Fields whose text goes to PostgreSQL, which cannot store the character U+0000, and the most bytes of a key.
+        self.stored_fields = stored_fields or {}
         self._uniform = UniformJsonReader(schema)
         read_schema = pa.schema([(field.name, _widen_decimals(field.type)) for field in schema])
         self._parse_options = pj.ParseOptions(explicit_schema=read_schema, unexpected_field_behavior="ignore")
 
     def decode(self, data: bytes, count: int) -> DecodedColumns:
         decoded = self._decode(data, count)
+        self._find_long_keys(decoded)
         # Most data has no escapes, and one byte is found ten times as fast as several.
         if self.stored_fields and b"\\" in data and _ESCAPED_NUL in data:
             self._find_unstorable(data, decoded)
@@ -113,11 +115,23 @@ class JsonColumnDecoder:
         """Add the errors of events with the character U+0000 in a stored field. JSON can only contain its escape."""
         rows = [row for row, line in enumerate(data.split(b"\n")) if _ESCAPED_NUL in line]
         events = decoded.table.take(pa.array(rows, pa.int64()))
-        for name in sorted(self.stored_fields & set(self.schema.names)):
+        for name in sorted(self.stored_fields.keys() & set(self.schema.names)):
             for row, value in zip(rows, events.column(name).to_pylist(), strict=True):
                 if _contains_nul(value):
                     reason = "contains the character U+0000, which PostgreSQL cannot store; remove it"
                     decoded.errors.setdefault(row, f"field {name!r}: {reason}")
+
+    def _find_long_keys(self, decoded: DecodedColumns) -> None:
+        for name, limit in self.stored_fields.items():
+            column = decoded.table.column(name) if limit is not None and name in decoded.table.column_names else None
+            if column is None or not pa.types.is_string(column.type):
+                continue
+            sizes = pc.binary_length(column)
+            if (pc.max(sizes).as_py() or 0) <= limit:
+                continue
+            for row in pc.indices_nonzero(pc.fill_null(pc.greater(sizes, limit), False)).to_pylist():
+                reason = f"a key may have up to {limit:,} bytes; this one has {sizes[row].as_py():,}"
+                decoded.errors.setdefault(row, f"field {name!r}: {reason}")
 
     def _find_error(self, line: bytes) -> str | None:
         try:

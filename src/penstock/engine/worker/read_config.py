@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,8 +58,8 @@ class ReadConfig:
     failed_events: Accumulator[list[EventFailure]] | None = None
     #: Fields that a later step extracts from the whole event. The reader decodes them to find events of another type.
     validated_fields: pa.Schema = EMPTY_SCHEMA
-    #: Fields that keys and aggregates are computed from. Their text is stored in PostgreSQL.
-    stored_fields: frozenset[str] = frozenset()
+    #: Fields of keys and aggregates, whose text is stored in PostgreSQL. A key has a limit in bytes.
+    stored_fields: Mapping[str, int | None] = field(default_factory=dict)
     #: True if the field of the event time is used for nothing else. Then it may have decimals if it is an integer.
     is_time_only: bool = False
 

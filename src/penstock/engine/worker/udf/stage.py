@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from itertools import groupby
@@ -53,8 +53,8 @@ class UdfStage:
     copied_fields: frozenset[str] = frozenset()
     #: Fields that a later step extracts from the whole event. The stage decodes them to find events of another type.
     validated_fields: pa.Schema = EMPTY_SCHEMA
-    #: Fields that keys and aggregates are computed from. Their text is stored in PostgreSQL.
-    stored_fields: frozenset[str] = frozenset()
+    #: Fields of keys and aggregates, whose text is stored in PostgreSQL. A key has a limit in bytes.
+    stored_fields: Mapping[str, int | None] = field(default_factory=dict)
 
     @property
     def output_schema(self) -> pa.Schema:
