@@ -12,7 +12,13 @@ import pyarrow as pa
 from penstock.core import json
 from penstock.engine.worker.chunk_reader import ChunkSlice
 from penstock.engine.worker.event_metadata import EventMetadata
-from penstock.engine.worker.event_time import NO_TIME, EventTimes, parse_event_time, parse_event_times
+from penstock.engine.worker.event_time import (
+    NO_TIME,
+    EventTimes,
+    check_producer_times,
+    parse_event_time,
+    parse_event_times,
+)
 from penstock.engine.worker.json_columns import DEFAULT_NUMBER, JsonColumnDecoder
 from penstock.engine.worker.read_config import EVENT_JSON, METADATA, ReadConfig
 from penstock.engine.worker.reports import EventFailure, PartitionReport
@@ -94,9 +100,13 @@ class EventDecoder:
             reload_event=lambda row: json.decode(lines[row]),
             read_line=lines.__getitem__,
         )
-        times = self._metadata_times(metadata)
-        if times is None:
+        metadata_times = self._metadata_times(metadata)
+        if metadata_times is None:
             times = self._compute_times(batch, values)
+        else:
+            times, time_errors = metadata_times
+            for row, error in time_errors.items():
+                batch.add_failure(row, "event time", ValueError(error), 1)
         batch.items = [UdfItem(row, value) for row, value in enumerate(values)]
         batch.drop_failed_events()
         run_udf_steps(self._config.steps, batch)
@@ -133,18 +143,18 @@ class EventDecoder:
         return times
 
     def _name_time_field(self, error: str) -> str:
-        return f"field {self._config.event_time!r}: {error}"
+        return error if self._time_path is None else f"field {self._config.event_time!r}: {error}"
 
-    def _metadata_times(self, metadata: EventMetadata) -> _Array | None:
+    def _metadata_times(self, metadata: EventMetadata) -> EventTimes | None:
         """The event times if they are not in the data."""
         if self._config.event_time is None:
-            return metadata.appended_times()
-        return metadata.producer_times() if self._config.event_time is True else None
+            return metadata.appended_times(), {}
+        return check_producer_times(metadata.producer_times()) if self._config.event_time is True else None
 
     def _read_times(self, metadata: EventMetadata, table: pa.Table) -> EventTimes:
         times = self._metadata_times(metadata)
         if times is not None:
-            return times, {}
+            return times
         path = self._time_path or []
         column = table.column(path[0])
         for name in path[1:]:

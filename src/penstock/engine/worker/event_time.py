@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import decimal
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,9 +14,9 @@ from penstock.core import clock
 
 #: Stands for no event time; smaller than every time.
 NO_TIME = -(2**62)
-# The years 1 to 9998, which PostgreSQL and Python can both represent, with room for a window after them.
-MIN_TIME_US = clock.MIN_MICROS
-MAX_TIME_US = clock.MAX_MICROS - 366 * 86_400_000_000
+# The years 3 to 9997. PostgreSQL and Python can represent them and the bounds of their windows in every time zone.
+MIN_TIME_US = clock.to_micros(datetime(3, 1, 1, tzinfo=UTC))
+MAX_TIME_US = clock.to_micros(datetime(9998, 1, 1, tzinfo=UTC)) - 1
 
 #: The end of a time with a time zone.
 _ZONE = r"(Z|[+-]\d\d:\d\d)$"
@@ -29,8 +29,8 @@ EventTimes: TypeAlias = tuple[np.ndarray[Any, Any], dict[int, str]]
 
 
 def to_timestamp(us: int) -> datetime:
-    """Convert microseconds to a timestamp, clamped to the supported range."""
-    return clock.from_micros(min(max(us, MIN_TIME_US), MAX_TIME_US))
+    """Convert microseconds to a timestamp, clamped to the range of datetime."""
+    return clock.from_micros(min(max(us, clock.MIN_MICROS), clock.MAX_MICROS))
 
 
 def parse_event_time(value: Any) -> int:
@@ -59,8 +59,18 @@ def parse_event_time(value: Any) -> int:
 
 def _check_range(us: int, value: Any) -> int:
     if not MIN_TIME_US <= us <= MAX_TIME_US:
-        raise ValueError(f"{value} is outside the years 1 to 9998")
+        raise ValueError(f"{value} is outside the years 3 to 9997")
     return us
+
+
+def check_producer_times(times: np.ndarray[Any, Any]) -> EventTimes:
+    """The times that producers gave with their events, which may be outside the supported range."""
+    is_outside = (times < MIN_TIME_US) | (times > MAX_TIME_US)
+    if not is_outside.any():
+        return times, {}
+    rows = np.flatnonzero(is_outside).tolist()
+    errors = {row: f"{clock.from_micros(int(times[row]))} is outside the years 3 to 9997" for row in rows}
+    return np.where(is_outside, NO_TIME, times), errors
 
 
 def parse_event_times(column: pa.ChunkedArray) -> EventTimes:

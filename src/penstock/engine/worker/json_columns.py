@@ -123,10 +123,9 @@ class JsonColumnDecoder:
 
     def _find_long_keys(self, decoded: DecodedColumns) -> None:
         for name, limit in self.stored_fields.items():
-            column = decoded.table.column(name) if limit is not None and name in decoded.table.column_names else None
-            if column is None or not pa.types.is_string(column.type):
+            if limit is None or name not in self.schema.names or not pa.types.is_string(self.schema.field(name).type):
                 continue
-            sizes = pc.binary_length(column)
+            sizes = pc.binary_length(decoded.table.column(name))
             if (pc.max(sizes).as_py() or 0) <= limit:
                 continue
             for row in pc.indices_nonzero(pc.fill_null(pc.greater(sizes, limit), False)).to_pylist():
