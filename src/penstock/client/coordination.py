@@ -311,7 +311,8 @@ class LockHandle:
             yield guard(self.name, permit.slot, permit.token)
 
     async def _keep_renewing(self) -> None:
-        while self._permit is not None:
+        # It ends when the lock is lost, or could not be renewed in time.
+        while self.token is not None:
             await asyncio.sleep(self._seconds / 3)
             with contextlib.suppress(PenstockError):
                 await self.renew()

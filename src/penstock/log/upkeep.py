@@ -124,7 +124,7 @@ class UpkeepLoop:
                 await conn.execute(_upload["delete_expired_writes"])
                 await conn.execute(_dead_letters["delete_redriven"])
                 await conn.execute(_backpressure["merge_shed"])
-                await conn.execute(_kv["delete_expired"])
+                await conn.execute(_kv["delete_expired"], {"skew": self.clock.skew})
             finally:
                 if is_locked is not False:
                     with contextlib.suppress(psycopg.Error):

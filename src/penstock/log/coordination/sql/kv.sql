@@ -57,8 +57,10 @@ WHERE s.total - coalesce(octet_length(s.value), 0) <= %(max_bytes)s
 ORDER BY s.key
 
 -- name: delete_expired
+-- The time is a subquery, because an index cannot be searched for a volatile function.
 DELETE FROM penstock.kv k USING (
-    SELECT e.namespace, e.key FROM penstock.kv e WHERE e.expires_at <= clock_timestamp()
+    SELECT e.namespace, e.key FROM penstock.kv e
+    WHERE e.expires_at <= (SELECT clock_timestamp() + %(skew)s) AND e.expires_at < 'infinity'
     ORDER BY e.expires_at LIMIT 10000 FOR UPDATE SKIP LOCKED
 ) e
-WHERE k.namespace = e.namespace AND k.key = e.key AND k.expires_at <= clock_timestamp()
+WHERE k.namespace = e.namespace AND k.key = e.key AND k.expires_at <= clock_timestamp() + %(skew)s

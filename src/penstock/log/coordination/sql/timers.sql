@@ -16,7 +16,8 @@ FROM (
         SELECT q.name AS queue, t.queue_id, t.key, t.version, t.due_at, t.event_id, t.event_key, t.data::text AS data,
                t.headers
         FROM penstock.timers t JOIN penstock.queues q ON q.id = t.queue_id
-        WHERE t.due_at <= clock_timestamp() + %(skew)s AND t.queue_id <> ALL(%(skipped)s::integer[])
+        -- A subquery, because an index cannot be searched for a volatile function.
+        WHERE t.due_at <= (SELECT clock_timestamp() + %(skew)s) AND t.queue_id <> ALL(%(skipped)s::integer[])
         ORDER BY t.due_at, t.queue_id, t.key LIMIT %(limit)s FOR UPDATE OF t SKIP LOCKED
     ) d
 ) s
@@ -40,6 +41,6 @@ WHERE q.name = %(queue)s AND t.key = %(key)s
 
 -- name: list
 SELECT t.key, t.due_at, t.event_id, t.event_key, NULL, t.headers, t.scheduled_at
-FROM penstock.timers t JOIN penstock.queues q ON q.id = t.queue_id
-WHERE q.name = %(queue)s AND t.key > %(after)s
+FROM penstock.timers t
+WHERE t.queue_id = (SELECT q.id FROM penstock.queues q WHERE q.name = %(queue)s) AND t.key > %(after)s
 ORDER BY t.key LIMIT %(limit)s
