@@ -291,7 +291,8 @@ class DeadLetterConditions(Struct, frozen=True):
 
     def to_filter(self, ids: list[int] | None) -> DeadLetterFilter:
         """Convert to a filter of the log, which validates the conditions."""
-        return DeadLetterFilter(ids, **{name: getattr(self, name) for name in DeadLetterConditions.__struct_fields__})
+        conditions = {name: getattr(self, name) for name in DeadLetterConditions.__struct_fields__}
+        return DeadLetterFilter(ids, **{**conditions, "after": self.after or None})
 
 
 class DeadLetterSelector(DeadLetterConditions, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

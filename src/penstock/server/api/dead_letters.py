@@ -26,6 +26,8 @@ class DeadLetterQuery(messages.DeadLetterConditions, frozen=True):
     """Which dead letters: those that match all given conditions. ``ids`` are separated by commas."""
 
     ids: str | None = None
+    #: Not null, which the text "null" of a query string would be.
+    after: NonNegativeInt = 0
 
 
 class ListDeadLettersQuery(DeadLetterQuery, frozen=True):

@@ -31,7 +31,13 @@ async def get_metrics(call: ApiCall) -> Response:
     return await _respond(call, server_totals)
 
 
-@routes.get("/metrics/prometheus", "Get metrics for Prometheus", Role.READ, checks_queues=True)
+@routes.get(
+    "/metrics/prometheus",
+    "Get metrics for Prometheus",
+    Role.READ,
+    checks_queues=True,
+    openapi={"responses": {"200": {"content": {_TEXT: {"schema": {"type": "string"}}}}}},
+)
 async def get_prometheus_metrics(call: ApiCall) -> Response:
     """Return the same metrics at the address of Queen's own server."""
     body, media_type = render_text(await _visible_metrics(call), call.request.headers.get("accept", ""))

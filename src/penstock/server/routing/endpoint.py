@@ -23,7 +23,7 @@ _Decorator: TypeAlias = Callable[[Handler], Handler]
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A route and its handler. The name of the handler is the operation id in the OpenAPI document.
+    """A route and its handler.
 
     Attributes:
         path: The path in Starlette's syntax: ``/v1/queues/{queue}/events``. The parameter ``queue`` (or
@@ -32,6 +32,7 @@ class Endpoint:
         checks_queues: The handler checks the queues itself, with :meth:`ApiCall.require_access` or
             :meth:`ApiCall.can_see`, because they are in the body, the query string or the response. Without it, and
             without a queue in the path, the caller must not be limited to some queues.
+        operation: The name in the OpenAPI document, in snake case. None: that of the handler.
         body: The type of the JSON body. None: there is none, or the handler reads it itself.
         query: The type of the query string. None: there are no parameters.
         lenient_query: Query parameters that are unknown or given twice are ignored; other endpoints refuse them.
@@ -51,6 +52,7 @@ class Endpoint:
     tag: str
     roles: frozenset[Role] = frozenset()
     checks_queues: bool = False
+    operation: str | None = None
     body: Any = None
     body_required: bool = True
     query: Any = None

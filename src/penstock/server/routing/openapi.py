@@ -120,8 +120,9 @@ class _SharedComponents:
 
 
 def operation_id(endpoint: Endpoint) -> str:
-    """Return the name of the handler in camel case, after the prefix of its protocol: ``listQueues``."""
-    first, *rest = [*filter(None, [endpoint.errors.prefix]), *endpoint.handler.__name__.split("_")]
+    """Return the name of the operation in camel case, after the prefix of its protocol: ``listQueues``."""
+    name = endpoint.operation or endpoint.handler.__name__
+    first, *rest = [*filter(None, [endpoint.errors.prefix]), *name.split("_")]
     return first + "".join(word.capitalize() for word in rest)
 
 

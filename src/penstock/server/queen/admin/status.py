@@ -112,7 +112,7 @@ class MaintenanceStatus(msgspec.Struct, rename="camel"):
 
 
 @routes.get("/api/v1/resources/overview", "Sum up all queues", *_ANYONE, checks_queues=True)
-@routes.get("/api/v1/status", "Sum up all queues", *_ANYONE, checks_queues=True)
+@routes.get("/api/v1/status", "Sum up all queues", *_ANYONE, checks_queues=True, operation="get_status")
 async def get_overview(call: ApiCall) -> Overview:
     totals = await _read_totals(call)
     queues = [queue for queue in await find_queues(call.log) if call.can_see(queue.name)]
@@ -139,7 +139,13 @@ async def list_queue_totals(call: ApiCall, query: QueueStatusParameters) -> Queu
 
 
 @routes.get("/api/v1/resources/queues/{queue}/depth", "Show the backlog of a queue", *_ANYONE, problems=("not-found",))
-@routes.get("/api/v1/status/queues/{queue}", "Show the backlog of a queue", *_ANYONE, problems=("not-found",))
+@routes.get(
+    "/api/v1/status/queues/{queue}",
+    "Show the backlog of a queue",
+    *_ANYONE,
+    problems=("not-found",),
+    operation="get_queue_status",
+)
 async def get_depth(call: ApiCall, query: DepthParameters) -> QueueBacklog:
     """Show how many messages of each partition the group has not read; without a group, the slowest of all groups."""
     name = call.path["queue"]
@@ -160,14 +166,20 @@ async def get_depth(call: ApiCall, query: DepthParameters) -> QueueBacklog:
 
 
 @routes.get(_MAINTENANCE, "Show the maintenance mode", Role.READ)
-@routes.get(f"{_MAINTENANCE}/pop", "Show the maintenance mode of pops", Role.READ)
+@routes.get(f"{_MAINTENANCE}/pop", "Show the maintenance mode of pops", Role.READ, operation="get_pop_maintenance")
 async def get_maintenance(_call: ApiCall) -> MaintenanceStatus:
     """Return that the maintenance mode is off, as it always is."""
     return MaintenanceStatus()
 
 
 @routes.post(_MAINTENANCE, "Set the maintenance mode", Role.ADMIN, problems=("conflict",))
-@routes.post(f"{_MAINTENANCE}/pop", "Set the maintenance mode of pops", Role.ADMIN, problems=("conflict",))
+@routes.post(
+    f"{_MAINTENANCE}/pop",
+    "Set the maintenance mode of pops",
+    Role.ADMIN,
+    problems=("conflict",),
+    operation="set_pop_maintenance",
+)
 async def set_maintenance(_call: ApiCall, body: MaintenanceChange) -> MaintenanceStatus:
     """Accept that it is switched off, and refuse that it is switched on."""
     if body.enabled:
