@@ -175,7 +175,7 @@ class _Overview:
         self._issues.clear()
         with self._issues:
             for issue in issues[:_MAX_ISSUES]:
-                with elements.element("li", "ps-row ps-nowrap"):
+                with elements.element("li", "ps-row ps-issue"):
                     elements.badge(_ISSUE_LABELS[issue.tone], issue.tone)
                     elements.link(issue.message, issue.href, "ps-break")
             if len(issues) > _MAX_ISSUES:
