@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import os
 from typing import Any
 
 import pytest
 from pyspark import TaskContext
 
-from penstock.core.errors import RepeatedFailure
+from penstock.core.errors import ConfigurationError, RepeatedFailure
 from penstock.engine.planning import poison_search
 from tests.engine.failing_events.events import good
 from tests.engine.pipelines import T0, Bench, counted, stream
@@ -71,3 +72,17 @@ def test_when_every_event_seems_to_be_at_fault_the_query_stops(bench: Bench, mon
     assert letter.offset == 0
     assert letter.error.startswith("every cycle with this event fails: Python worker exited unexpectedly")
     assert bench.ask("SELECT sum(lag) FROM penstock.lag WHERE group_name = 'q'") == 2
+
+
+def test_missing_key_of_encrypted_events_stops_the_query_and_blames_no_event(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the driver has the key: the tasks run in processes that were started before."""
+    monkeypatch.setenv("PENSTOCK_ENCRYPTION_KEYS", base64.b64encode(os.urandom(32)).decode())
+    bench.penstock.queue("orders").config(encrypted=True).create("hash", 1)
+    bench.push(good(3))
+    with pytest.raises(ConfigurationError, match=r"a task lacks a setting.*is not among the keys"):
+        bench.run(counted(stream()).to("totals"))
+
+    assert bench.letters() == []
+    assert bench.ask("SELECT sum(lag) FROM penstock.lag WHERE group_name = 'q'") == 3

@@ -41,7 +41,7 @@ from penstock.engine.plan import CyclePlan
 from penstock.engine.planning import poison_search
 from penstock.engine.planning.planner import Planner, PlannerConfig
 from penstock.engine.planning.poison_search import GivenUpEvents
-from penstock.engine.spark.errors import error_summary, is_worker_error
+from penstock.engine.spark.errors import error_summary, is_worker_error, worker_message
 from penstock.engine.spark.session import task_slots
 from penstock.engine.status import Status
 from penstock.engine.worker import reports
@@ -332,8 +332,8 @@ class CycleLoop:
             self._on_ambiguous_reports(cycles, plan, SparkFailure(f"the tasks of a cycle disagree: {error}"))
         elif is_worker_error(error, DatabaseLost):
             self._end(DatabaseUnavailable(f"a task could not reach PostgreSQL: {error_summary(error)}"))
-        elif is_worker_error(error, ConfigurationError):
-            self._end(ConfigurationError(f"a task lacks a setting: {error_summary(error)}"))
+        elif (message := worker_message(error, ConfigurationError)) is not None:
+            self._end(ConfigurationError(f"a task lacks a setting: {message}"))
         else:
             return self._search_poison_event(cycles, plan, error)
         return 0.0

@@ -37,11 +37,19 @@ def error_summary(error: BaseException) -> str:
 
 
 def is_worker_error(error: BaseException, kind: type[Exception]) -> bool:
-    """Return whether a Python worker failed with an error of this class.
+    """Return whether a Python worker failed with an error of this class."""
+    return worker_message(error, kind) is not None
+
+
+def worker_message(error: BaseException, kind: type[Exception]) -> str | None:
+    """Return the message of an error of this class with which a Python worker failed; None if it did not.
 
     Spark passes on the error of a worker as the text of its traceback, whose last line starts with the class.
     """
-    return re.search(rf"^{re.escape(kind.__module__)}\.{kind.__qualname__}(:|$)", str(error), re.MULTILINE) is not None
+    last_line = re.search(
+        rf"^{re.escape(kind.__module__)}\.{kind.__qualname__}(?:: (.*)|:?$)", str(error), re.MULTILINE
+    )
+    return None if last_line is None else last_line[1] or ""
 
 
 def disable_pyspark_error_logs() -> None:
