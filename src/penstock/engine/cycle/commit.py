@@ -52,7 +52,6 @@ _reports = Statements("penstock.engine.worker", "reports.sql")
 
 #: Old cycles, reports and history are deleted every so many commits. The reports of a join are large.
 _CLEANUP_COMMITS, _JOIN_CLEANUP_COMMITS = 100, 10
-_RETRY_SECONDS = 60
 
 
 class CycleTooLarge(Exception):
@@ -94,7 +93,7 @@ class Committer:
 
     async def commit(self, result: CycleResult) -> CommitStats:
         """Commit a cycle exactly once, also if the connection is lost meanwhile."""
-        retry = DatabaseRetry(_RETRY_SECONDS)
+        retry = DatabaseRetry(self._log.retry_seconds)
         may_be_committed = False
         for attempt in count():
             try:
