@@ -60,16 +60,19 @@ class OffsetReader:
     catalog: Catalog
     clock: Clock
 
-    async def read(self, name: str, offsets: Mapping[str, int], max_bytes: int) -> dict[str, PartitionRead]:
+    async def read(
+        self, name: str, offsets: Mapping[str, int], max_bytes: int, *, needs_first: bool = True
+    ) -> dict[str, PartitionRead]:
         """Return events of the partitions of a queue from these offsets on, up to ``max_bytes`` together.
 
-        Partitions that do not exist are left out. One partition after the other is read. Damaged chunks are skipped.
+        With ``needs_first``, the first chunk is returned even if it is larger. One partition after the other is read.
+        Partitions that do not exist are left out. Damaged chunks are skipped.
         """
         queue = await self.catalog.get(name)
         for attempt in range(2):
             try:
                 async with self.pool.connection() as conn:
-                    return await self._read_on(conn, queue, offsets, max_bytes)
+                    return await self._read_on(conn, queue, offsets, max_bytes, _UNLIMITED if needs_first else 0)
             except psycopg.errors.UndefinedTable:
                 # The segment was dropped meanwhile. If the queue was deleted, this raises NotFound.
                 if attempt:
@@ -78,7 +81,7 @@ class OffsetReader:
         raise AssertionError
 
     async def _read_on(
-        self, conn: AsyncConnection[Any], queue: Queue, offsets: Mapping[str, int], max_bytes: int
+        self, conn: AsyncConnection[Any], queue: Queue, offsets: Mapping[str, int], max_bytes: int, first_bytes: int
     ) -> dict[str, PartitionRead]:
         params = {"names": list(offsets), "epoch": queue.epoch}
         rows = await (await conn.execute(_sql.table("bounds", queue.id, queue.segment), params)).fetchall()
@@ -94,7 +97,7 @@ class OffsetReader:
                 end = end if segment_end is None else segment_end
             ranges.append(ChunkRange(bounds.id, segment, offset, min(end, offset + _MAX_EVENTS)))
         damaged: list[CorruptChunk] = []
-        chunks = (await read_first_chunks(conn, queue, ranges, damaged, max_bytes, _UNLIMITED)).chunks
+        chunks = (await read_first_chunks(conn, queue, ranges, damaged, max_bytes, first_bytes)).chunks
         stops = {wanted.partition_id: wanted.stop for wanted in ranges}
         reads: dict[str, PartitionRead] = {}
         for name, bounds in found.items():

@@ -51,6 +51,9 @@ def test_a_full_response_returns_the_first_partitions(queen: QueenClient, queue:
     entries = [{"queue": queue, "partition": partition, "offset": 0} for partition in "abc"]
     sizes = [len(entry["records"]) for entry in fetch(queen, *entries, maxBytes=35_000)]
     assert sizes == [3, 0, 0]
+    other = {"queue": f"{queue}-other", "partition": "a", "offset": 0}
+    queen.push(f"{queue}-other", [1], "a")
+    assert [len(entry["records"]) for entry in fetch(queen, entries[0], other, maxBytes=20_000)] == [3, 0]
     assert [len(entry["records"]) for entry in fetch(queen, {**entries[0], "maxBytes": 15_000})] == [1]
     assert [len(entry["records"]) for entry in fetch(queen, *entries)] == [3, 3, 3]
 

@@ -117,7 +117,8 @@ async def fetch_messages(call: ApiCall, body: FetchRequest) -> FetchResponse:
                 indices.setdefault(entry.partition, index)
         offsets = {partition: body.entries[index].offset for partition, index in indices.items()}
         try:
-            reads = await reader.read(queue, offsets, budget)
+            is_empty = not any(result.records for result in results.values())
+            reads = await reader.read(queue, offsets, max(budget, 0), needs_first=is_empty)
         except NotFound:
             reads = {}
         for partition, index in indices.items():
