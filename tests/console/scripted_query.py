@@ -106,9 +106,9 @@ class ScriptedQuery:
         async with self.log.database.connection() as conn:
             await conn.execute(_commit["fail_cycle"], {"query": self.id, "cycle": cycle, "error": error})
 
-    async def stop(self) -> None:
-        """Release the lease."""
-        await Registry(self.log).release_lease(self.id, self.fence)
+    async def stop(self, *, has_failed: bool = False) -> None:
+        """Release the lease. The group of a query that failed still holds pushes back."""
+        await Registry(self.log).release_lease(self.id, self.fence, stopped=not has_failed)
 
     async def _begin(self, planned: int) -> int:
         params = {"query": self.id, "fence": self.fence, "lease": _LEASE}

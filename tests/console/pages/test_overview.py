@@ -28,7 +28,7 @@ def traffic(console: ConsoleProcess) -> None:
         stream = Stream.from_("orders").window_tumbling(seconds=5).aggregate({"events": agg.count()}).to("orders.5s")
         await log.configure("orders.5s")
         query = await ScriptedQuery.start(log, "sales", stream)
-        await query.stop()
+        await query.stop(has_failed=True)
         await push(log, 850)
         async with log.database.connection() as conn:
             await conn.execute(
