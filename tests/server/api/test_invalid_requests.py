@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from penstock.server.app import ENDPOINTS
-from penstock.server.queen.errors import QUEEN_ERRORS
+from penstock.server.queen.errors import QueenErrorFormat
 from tests.server.problems import problem_kind
 from tests.server.server_process import RunningServer
 
@@ -137,7 +137,10 @@ def test_null_character_in_paths_is_a_client_error(shared_server: RunningServer)
                 response = http.request(endpoint.method, path)
                 assert 400 <= response.status_code < 500, (endpoint.method, path, response.text)
                 # Each protocol has its own error format.
-                assert ("error" in response.json()) == (endpoint.errors is QUEEN_ERRORS), (path, response.text)
+                assert ("error" in response.json()) == (isinstance(endpoint.errors, QueenErrorFormat)), (
+                    path,
+                    response.text,
+                )
 
 
 def test_invalid_utf8_in_paths_is_refused_in_the_format_of_the_protocol(shared_server: RunningServer) -> None:

@@ -23,7 +23,7 @@ from websockets.sync.client import connect
 from penstock.server.app import ENDPOINTS
 from penstock.server.auth.api_keys import ApiKeyStore
 from penstock.server.auth.identity import Role
-from penstock.server.queen.errors import QUEEN_ERRORS
+from penstock.server.queen.errors import QueenErrorFormat
 from penstock.server.routing.endpoint import Endpoint
 from tests import gate_rows, servers
 from tests.server.access_server import JWT_SECRET, run_access_server
@@ -265,7 +265,7 @@ def _ack(event: dict[str, Any]) -> dict[str, Any]:
 
 def request(stage: Stage, endpoint: Endpoint, credential: str | None) -> tuple[int, str]:
     """Send the sample request of an endpoint; return the status, and the body unless it is a stream."""
-    is_queen = endpoint.errors is QUEEN_ERRORS
+    is_queen = isinstance(endpoint.errors, QueenErrorFormat)
     parts = {
         "queue": QUEUE,
         "group": "mail" if is_queen else "billing",
