@@ -14,11 +14,13 @@ import zlib
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from typing import TYPE_CHECKING
 
 from penstock.core.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    # Imported where it is used: executors without encrypted queues need not have it.
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 KEYS_VARIABLE = "PENSTOCK_ENCRYPTION_KEYS"
 FILE_VARIABLE = "PENSTOCK_ENCRYPTION_KEY_FILE"
@@ -68,6 +70,8 @@ def decrypt(body: bytes, head_bytes: int = 0) -> bytes:
             f"events are encrypted with the key {key_id.hex()}, which is not among the keys of this process: add it to "
             f"the file in {FILE_VARIABLE}"
         )
+    from cryptography.exceptions import InvalidTag
+
     try:
         return cipher.decrypt(body[nonce_start:start], body[start:], body[:start])
     except InvalidTag:
@@ -112,6 +116,10 @@ def _load_file(path: str) -> Mapping[bytes, AESGCM]:
 
 @lru_cache(1)
 def _parse_keys(text: str, source: str) -> Mapping[bytes, AESGCM]:
+    if not text.strip():
+        return {}
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
     ciphers: dict[bytes, AESGCM] = {}
     for word in text.split():
         try:
