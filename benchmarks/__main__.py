@@ -5,31 +5,31 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-_WHAT = {
-    "all": "all of the following, one after another, and the page that shows what they measured",
-    "page": "nothing: makes the page again from the results that are there",
-    "log": "the log: push, pop and ack, storage, lanes, history, a held transaction, and other queues on PostgreSQL",
-    "drain": "the engine: how fast a queue is drained into windows, beside plain Spark",
-    "windows": "the engine beside PyFlink, Pathway, Bytewax, Redis and DuckDB: the same windows into PostgreSQL",
-    "ingest": "the server: events over HTTP into the log, by batch size, and what that costs",
-    "http_client": "the client: CPU time of a push over HTTP, beside httpx and aiohttp; not part of all",
-    "console": "the console: what five open browsers cost ingestion",
-    "e2e": "everything: HTTP in, Spark, live rows out, at a rate that is held",
-    "gate": "the gates: drained in how much more than the least time, how exactly, how fast when no limit binds",
-    "nexmark": "Nexmark's queries as streaming SQL over generated persons, auctions and bids, held against DuckDB",
-    "connector": 'format("penstock") in Spark: reading and writing a queue, beside Spark\'s own files',
-    "joins": "a join of two streams, with what waits in PostgreSQL, beside Spark's own with its state stores",
-    "scaling": "curves: events, keys, queries, lanes, executors, groups",
-    "profile": "the engine: where the CPU time of an event and the time of a cycle go, as tables and flame graphs",
-    "freshness": "the engine: how long from a push to the row in SQL, and what that costs",
+_BENCHMARKS = {
+    "all": "all of the benchmarks below, then the results page",
+    "page": "no measurement: renders the results page from the stored results",
+    "log": "the log: push, pop and ack, storage, key partitions, history, a held transaction; and peers",
+    "drain": "the engine: throughput of draining a queue into windows; with plain Spark",
+    "windows": "the engine and PyFlink, Pathway, Bytewax, Redis and DuckDB: the same windows into PostgreSQL",
+    "ingest": "the server: throughput, latency and CPU time of HTTP ingestion by batch size",
+    "http_client": "the client: CPU time of a push over HTTP, compared with httpx and aiohttp; not part of all",
+    "console": "the console: ingestion throughput lost to five open browsers",
+    "e2e": "end to end: HTTP, Spark, live rows, at a fixed rate",
+    "gate": "the gates: drain time against the minimum, accuracy of the rate, throughput without a binding limit",
+    "nexmark": "the Nexmark queries as streaming SQL, compared with DuckDB",
+    "connector": 'format("penstock") in Spark: reading and writing a queue, compared with files',
+    "joins": "a join of two streams with its state in PostgreSQL, compared with Spark's state stores",
+    "scaling": "scaling curves: events, keys, queries, key partitions (lanes), executors, groups",
+    "profile": "the engine: CPU time per event and wall-clock time per cycle by component, with flame graphs",
+    "freshness": "the engine: latency from a push to the row in SQL, and CPU time",
 }
 
 
 def main() -> int:
-    if len(sys.argv) < 2 or sys.argv[1] not in _WHAT:
-        print("usage: python -m benchmarks <what> [--help]\n\nwhat there is to measure:", file=sys.stderr)
-        for name, meaning in _WHAT.items():
-            print(f"  {name}  {meaning}", file=sys.stderr)
+    if len(sys.argv) < 2 or sys.argv[1] not in _BENCHMARKS:
+        print("usage: python -m benchmarks NAME [--help]\n\nbenchmarks:", file=sys.stderr)
+        for name, description in _BENCHMARKS.items():
+            print(f"  {name}  {description}", file=sys.stderr)
         return 2
     return int(import_module(f"benchmarks.{sys.argv[1]}.command").run(sys.argv[2:]))
 

@@ -1,4 +1,4 @@
-"""The runs that make up the page, in the order in which they are made and shown."""
+"""The runs of the results page, in order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ CURVES = ("events", "keys", "queries", "lanes", "executors", "groups")
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A benchmark as it is run for the page; its result is ``<name>.json``."""
+    """A benchmark and its arguments. Its result is ``<name>.json``."""
 
     name: str
     arguments: tuple[str, ...]
@@ -37,5 +37,5 @@ RUNS = (
 
 
 def named(names: list[str]) -> list[Run]:
-    """The runs of those names; ``scaling`` means all that begin with it."""
+    """Return the runs with these names. ``scaling`` selects all runs with that prefix."""
     return [run for run in RUNS if any(run.name == name or run.name.startswith(f"{name}-") for name in names)]

@@ -1,4 +1,4 @@
-"""The command: reading and writing by the connector beside Spark's own files, and one JSON object as the last line."""
+"""``python -m benchmarks connector``."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ import psutil
 
 from benchmarks.connector.formats import Formats, Total
 from benchmarks.drain import load
-from benchmarks.drain.events import Work
-from benchmarks.drain.stock import Stock
+from benchmarks.drain.dataset import Dataset
+from benchmarks.drain.events import Workload
 from benchmarks.engines.cpu import cpu_seconds
 from benchmarks.log import server
 from benchmarks.log.checks import Checks
-from benchmarks.measuring import introduce, measured, parser, verdict
+from benchmarks.runner import check_results, describe_run, parser, run_benchmark
 from penstock import Penstock
 
-#: ``penstock`` decodes JSON in the tasks; ``penstock_text`` leaves that to Spark's from_json and to_json.
+#: ``penstock`` decodes JSON in the Python tasks, ``penstock_text`` with Spark's from_json and to_json.
 NAMES = ("penstock", "penstock_text", "json", "parquet")
 _PARTITIONS = 8
 
@@ -45,9 +45,9 @@ QUICK = Plan(quick=True, events=200_000, rounds=2)
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Measure what the arguments ask for; 0 if every check held."""
-    options = parser("connector", "Read and write a queue from Spark, beside files.")
-    return measured("connector", _measure, options.parse_args(arguments))
+    """Run the benchmark. Return 0 if every check passed."""
+    options = parser("connector", "Read and write a queue from Spark, compared with files.")
+    return run_benchmark("connector", _measure, options.parse_args(arguments))
 
 
 async def _measure(options: argparse.Namespace) -> dict[str, Any]:
@@ -55,51 +55,51 @@ async def _measure(options: argparse.Namespace) -> dict[str, Any]:
     directory = Path(tempfile.mkdtemp(prefix="penstock-connector-"))
     try:
         with server.running() as running:
-            stock = Stock(Work(10_000), directory / "lines")
-            await asyncio.to_thread(stock.grow, plan.events)
+            dataset = Dataset(Workload(10_000), directory / "lines")
+            await asyncio.to_thread(dataset.extend, plan.events)
             async with Penstock(running.url) as q:
                 for queue in ("events", "written"):
                     await load.create(q, queue, partitions=_PARTITIONS)
-                await load.load(q, "events", stock.files)
+                await load.load(q, "events", dataset.files)
             work = (
-                f"{plan.events:,} events in a queue and in files, read and written by Spark, each format in turns, "
-                f"{plan.rounds} times after a warm-up; a read adds up a typed column."
+                f"Spark reads and writes {plan.events:,} events in a queue and in files. The formats alternate, "
+                f"{plan.rounds} rounds after a warm-up. A read sums a typed column."
             )
-            result = introduce(work, running) | await asyncio.to_thread(_run, running, stock, directory, plan)
+            result = describe_run(work, running) | await asyncio.to_thread(_run, running, dataset, directory, plan)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
     return result
 
 
-def _run(running: server.Server, stock: Stock, directory: Path, plan: Plan) -> dict[str, Any]:
+def _run(running: server.Server, dataset: Dataset, directory: Path, plan: Plan) -> dict[str, Any]:
     from penstock.engine.spark.session import spark_session
 
-    # Read by the driver's Python, which the JVM starts: it has to be there before.
+    # Set before the JVM starts, because its Python processes inherit the variable.
     os.environ["PENSTOCK_DATABASE_URL"] = running.url
     spark = spark_session(app_name="penstock connector benchmark")
     checks = Checks()
-    whole = Total(stock.events, stock.cents)
+    whole = Total(dataset.events, dataset.cents)
     rates: dict[str, dict[str, list[float]]] = {"read": {}, "write": {}}
     cpu: dict[str, dict[str, list[float]]] = {"read": {}, "write": {}}
 
-    def note(way: str, name: str, seconds: float, spent: float, turn: int) -> None:
-        """Keep the figures, but not those of the first turn, which warms up."""
-        rate = stock.events / seconds
-        print(f"  {way:<5} {name:<14} {rate:>10,.0f} events/s{'' if turn else '  (warming up)'}", flush=True)
-        if turn:
-            rates[way].setdefault(name, []).append(rate)
-            cpu[way].setdefault(name, []).append(spent / stock.events * 1e6)
+    def record(operation: str, name: str, seconds: float, spent: float, round_number: int) -> None:
+        """Record the figures, except those of the warm-up."""
+        rate = dataset.events / seconds
+        print(f"  {operation:<5} {name:<14} {rate:>10,.0f} events/s{'' if round_number else '  (warm-up)'}", flush=True)
+        if round_number:
+            rates[operation].setdefault(name, []).append(rate)
+            cpu[operation].setdefault(name, []).append(spent / dataset.events * 1e6)
 
     try:
-        formats = Formats(spark, directory, stock.directory)
+        formats = Formats(spark, directory, dataset.directory)
         formats.prepare()
         in_queue = 0
-        for turn in range(plan.rounds + 1):
+        for round_number in range(plan.rounds + 1):
             for name in NAMES:
                 with checks.catching(f"read {name}"):
                     seconds, spent, total = _timed(running, formats.read, name)
                     checks.expect(f"read {name}: count and sum are those of the events", total == whole, str(total))
-                    note("read", name, seconds, spent, turn)
+                    record("read", name, seconds, spent, round_number)
             for name in NAMES:
                 with checks.catching(f"write {name}"):
                     seconds, spent, _ = _timed(running, formats.write, name)
@@ -107,34 +107,38 @@ def _run(running: server.Server, stock: Stock, directory: Path, plan: Plan) -> d
                     times = in_queue if name.startswith("penstock") else 1
                     expected = Total(whole.events * times, whole.cents * times)
                     total = formats.written(name)
-                    checks.expect(f"write {name}: all of it is there, once", total == expected, str(total))
-                    note("write", name, seconds, spent, turn)
+                    checks.expect(f"write {name}: every event is stored once", total == expected, str(total))
+                    record("write", name, seconds, spent, round_number)
     finally:
         spark.stop()
-    medians = {way: {name: round(median(some)) for name, some in found.items()} for way, found in rates.items()}
+    medians = {
+        operation: {name: round(median(rounds)) for name, rounds in by_format.items()}
+        for operation, by_format in rates.items()
+    }
     return {
-        "events": stock.events,
+        "events": dataset.events,
         "read_events_per_s": medians["read"],
         "write_events_per_s": medians["write"],
         "read_ratio": _ratios(rates["read"]),
         "write_ratio": _ratios(rates["write"]),
         "cpu_s_per_million": {
-            way: {name: round(median(some), 2) for name, some in found.items()} for way, found in cpu.items()
+            operation: {name: round(median(rounds), 2) for name, rounds in by_format.items()}
+            for operation, by_format in cpu.items()
         },
-        **verdict(checks),
+        **check_results(checks),
     }
 
 
-def _timed(running: server.Server, act: Callable[[str], Any], name: str) -> tuple[float, float, Any]:
-    """Seconds, CPU seconds of everything (Spark is below this process), and the answer."""
+def _timed(running: server.Server, call: Callable[[str], Any], name: str) -> tuple[float, float, Any]:
+    """Return the seconds, the CPU seconds of this process tree (with Spark) and PostgreSQL, and the result."""
     began, before = time.perf_counter(), cpu_seconds(psutil.Process()) + running.cpu_seconds()
-    answer = act(name)
+    result = call(name)
     seconds = time.perf_counter() - began
-    return seconds, cpu_seconds(psutil.Process()) + running.cpu_seconds() - before, answer
+    return seconds, cpu_seconds(psutil.Process()) + running.cpu_seconds() - before, result
 
 
 def _ratios(rates: dict[str, list[float]]) -> dict[str, float]:
-    """The connector over each kind of file: the median over the turns, each compared within itself."""
+    """Return the ratios of the connector to each file format: the median of the rounds."""
     return {
         f"{ours}_over_{theirs}": round(median(a / b for a, b in zip(rates[ours], rates[theirs], strict=True)), 2)
         for ours in NAMES[:2]

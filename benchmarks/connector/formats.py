@@ -1,4 +1,4 @@
-"""The same events to read and to write in each format, with what Spark is asked in each case."""
+"""Reads and writes the same events with Spark in each format."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Total:
 
 
 class Formats:
-    """Reads and writes by name. Written rows can be read again, to be checked."""
+    """Reads and writes by the name of the format. Written rows can be read back for checks."""
 
     def __init__(self, spark: SparkSession, directory: Path, lines: Path) -> None:
         self._spark = spark
@@ -30,7 +30,7 @@ class Formats:
         self._lines = lines
 
     def prepare(self) -> None:
-        """Make Parquet files of the events, and keep their rows in memory to be written."""
+        """Write the events as Parquet, and cache their rows for the writes."""
         parquet = self._directory / "parquet"
         self._spark.read.schema(FIELDS).json(str(self._lines)).write.parquet(str(parquet))
         self._rows = self._spark.read.parquet(str(parquet)).cache()
@@ -39,7 +39,7 @@ class Formats:
         self._texts.count()
 
     def read(self, name: str) -> Total:
-        """Add up all amounts, out of typed columns."""
+        """Count the events and sum the amounts of a typed column."""
         return _total(self._frame(name))
 
     def _frame(self, name: str) -> DataFrame:
@@ -55,7 +55,7 @@ class Formats:
         return read.parquet(str(self._directory / "parquet"))
 
     def write(self, name: str) -> None:
-        """Write all rows; files replace those of the round before, a queue grows."""
+        """Write all rows. Files are overwritten, a queue is appended to."""
         if name == "penstock":
             self._rows.write.format("penstock").mode("append").options(queue="written", keyColumn="customer").save()
         elif name == "penstock_text":
@@ -64,7 +64,7 @@ class Formats:
             self._rows.write.format(name).mode("overwrite").save(str(self._directory / f"written-{name}"))
 
     def written(self, name: str) -> Total:
-        """Return the rows that were written."""
+        """Return the totals of the written rows."""
         if name.startswith("penstock"):
             options = {"queue": "written", "columns": "", "fields": FIELDS}
             return _total(self._spark.read.format("penstock").options(**options).load())

@@ -1,10 +1,10 @@
-"""Five pages of the console in Chromium, in a process of their own, which can be made to stand back.
+"""Five pages of the console in Chromium, in their own process, optionally at idle CPU priority.
 
-``python -m benchmarks.console.browsers CONSOLE_URL`` does what it reads: ``open`` the pages, say how often each has
-``moved``, ``close`` them. Each answer is one line of JSON.
+``python -m benchmarks.console.browsers CONSOLE_URL`` runs the commands on standard input: ``open`` the pages, count the
+``updates`` of each, ``close`` them. Each response is one line of JSON.
 
-No user's server pays for its users' browsers, and here there is one machine. At idle priority the kernel gives them
-what nobody else wants. What the console does for them is the same: it sends, however late they read.
+Browsers normally run on other machines than the server. At idle priority, they only get CPU time that no other process
+wants. The console does the same work for them: it sends updates however late they are read.
 """
 
 from __future__ import annotations
@@ -26,18 +26,19 @@ from benchmarks.console.plan import PAGES
 from benchmarks.engines.cpu import cpu_seconds
 from scripts.install_chromium import FLAGS, MISSING, find_chromium
 
-_PATIENCE_SECONDS = 90.0
-_COUNT_MOVES = """() => {
-    window.moves = 0
+_TIMEOUT_SECONDS = 90.0
+_COUNT_UPDATES = """() => {
+    window.updates = 0
     const all = { subtree: true, childList: true, characterData: true, attributes: true }
-    const isOfFrame = (node) => (node.closest ? node : node.parentElement)?.closest('main > header, main > footer')
-    const count = (changes) => { window.moves += changes.some((each) => !isOfFrame(each.target)) ? 1 : 0 }
+    const edges = 'main > header, main > footer'
+    const isHeaderOrFooter = (node) => (node.closest ? node : node.parentElement)?.closest(edges)
+    const count = (changes) => { window.updates += changes.some((change) => !isHeaderOrFooter(change.target)) ? 1 : 0 }
     new MutationObserver(count).observe(document.querySelector('main'), all)
 }"""
 
 
 class Browsers:
-    """The outer side."""
+    """Controls the process of the browsers."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -53,20 +54,20 @@ class Browsers:
         return cls(process)
 
     async def open(self) -> None:
-        """Open the pages; answers when each shows something."""
-        await self._ask("open")
+        """Open the pages. Returns when each has content."""
+        await self._request("open")
 
     async def close(self) -> None:
-        await self._ask("close")
+        await self._request("close")
 
-    async def moved(self) -> dict[str, int]:
+    async def updates(self) -> dict[str, int]:
         """Return how often each page has changed since it was opened."""
-        said: dict[str, int] = await self._ask("moved")
-        return said
+        counts: dict[str, int] = await self._request("updates")
+        return counts
 
     @contextmanager
-    def standing_back(self) -> Iterator[None]:
-        """Give the browsers the lowest CPU priority, but not while they open, which could take too long."""
+    def idle_priority(self) -> Iterator[None]:
+        """Give the browsers idle CPU priority. It must not be used while pages open, which could take too long."""
         self._schedule(os.SCHED_IDLE, 19)
         try:
             yield
@@ -78,21 +79,21 @@ class Browsers:
             with suppress(OSError, psutil.NoSuchProcess):
                 for thread in process.threads():
                     os.sched_setscheduler(thread.id, policy, os.sched_param(0))
-            # Where each session is a group to the scheduler, the group counts. Chromium has one of its own; the one of
-            # this process is the server's too.
+            # With autogroup scheduling, the priority of the session counts. Chromium has its own session. This process
+            # shares its session with the server.
             with suppress(OSError):
                 if _group_of(process.pid) != _group_of(os.getpid()):
                     Path(f"/proc/{process.pid}/autogroup").write_text(str(nice))
 
     def cpu_seconds(self) -> float:
-        """CPU time of all that belongs to them so far."""
+        """Return the CPU time of all browser processes so far."""
         return cpu_seconds(self._tree)
 
-    async def _ask(self, what: str) -> Any:
+    async def _request(self, command: str) -> Any:
         if self._process.stdin is None or self._process.stdout is None:
             raise RuntimeError("the browsers have no pipes")
-        self._process.stdin.write(f"{what}\n".encode())
-        line = await asyncio.wait_for(self._process.stdout.readline(), _PATIENCE_SECONDS)
+        self._process.stdin.write(f"{command}\n".encode())
+        line = await asyncio.wait_for(self._process.stdout.readline(), _TIMEOUT_SECONDS)
         if not line:
             raise RuntimeError(f"the browsers ended with {await self._process.wait()}")
         return json.loads(line)
@@ -105,11 +106,11 @@ class Browsers:
     ) -> None:
         if self._process.stdin is not None:
             self._process.stdin.close()
-        await asyncio.wait_for(self._process.wait(), _PATIENCE_SECONDS)
+        await asyncio.wait_for(self._process.wait(), _TIMEOUT_SECONDS)
 
 
 def _group_of(pid: int) -> str:
-    """``/autogroup-17 nice 0``, without what may change."""
+    """Return the group of a line such as ``/autogroup-17 nice 0``."""
     return Path(f"/proc/{pid}/autogroup").read_text().split()[0]
 
 
@@ -117,13 +118,13 @@ def _open(browser: Browser, console_url: str) -> dict[str, Page]:
     pages = {}
     for path in PAGES:
         context = browser.new_context(base_url=console_url, locale="en-GB")
-        # One that has not been here before tells its zone, and loads the page again.
+        # Without this cookie, the page sends its time zone and reloads.
         context.add_cookies([{"name": "penstock_zone", "value": "UTC", "url": console_url}])
         page = pages[path] = context.new_page()
-        page.set_default_timeout(_PATIENCE_SECONDS * 1000)
+        page.set_default_timeout(_TIMEOUT_SECONDS * 1000)
         page.goto(path)
         page.wait_for_selector(":is(.ps-card, .ps-empty):visible")
-        page.evaluate(_COUNT_MOVES)
+        page.evaluate(_COUNT_UPDATES)
     return pages
 
 
@@ -137,16 +138,16 @@ def main() -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=list(FLAGS))
         for line in sys.stdin:
-            answer: dict[str, int] = {}
+            response: dict[str, int] = {}
             match line.strip():
                 case "open":
                     pages = _open(browser, console_url)
-                case "moved":
-                    answer = {path: page.evaluate("window.moves") for path, page in pages.items()}
+                case "updates":
+                    response = {path: page.evaluate("window.updates") for path, page in pages.items()}
                 case "close":
                     for context in browser.contexts:
                         context.close()
-            print(json.dumps(answer), flush=True)
+            print(json.dumps(response), flush=True)
         browser.close()
 
 

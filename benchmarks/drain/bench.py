@@ -1,4 +1,4 @@
-"""Shared by all sections of a run: server, log, engines, and a measured and checked drain."""
+"""State that all drains share: server, client and engines. Measures and checks a drain."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from statistics import median
 import psycopg
 
 from benchmarks.drain import load, sink
+from benchmarks.drain.dataset import Dataset
 from benchmarks.drain.oracle import Oracle
-from benchmarks.drain.stock import Stock
 from benchmarks.engines.jobs import Drain, Drained, Result
 from benchmarks.engines.process import EngineProcess
 from benchmarks.log.checks import Checks
@@ -25,8 +25,8 @@ _numbers = count(1)
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """A drain: its rate, its batches, and the CPU seconds of engine and PostgreSQL per million events."""
+class DrainResult:
+    """The result of a drain, with the CPU seconds of engine and PostgreSQL per million events."""
 
     events: int
     seconds: float
@@ -38,9 +38,9 @@ class Measured:
     def per_second(self) -> float:
         return self.events / self.seconds
 
-    def say(self, what: str) -> None:
+    def print_summary(self, name: str) -> None:
         print(
-            f"  {what:<24} {self.per_second:>9,.0f} events/s  {self.batches:>3} batches  "
+            f"  {name:<24} {self.per_second:>9,.0f} events/s  {self.batches:>3} batches  "
             f"{self.engine_cpu:.2f} + {self.server_cpu:.2f} CPU s per million",
             flush=True,
         )
@@ -57,23 +57,23 @@ class Measured:
 
 @dataclass(slots=True)
 class Bench:
-    """A run."""
+    """The server, client, engines and results of a run."""
 
     server: Server
     q: Penstock
     directory: Path
     stack: AsyncExitStack
     checks: Checks = field(default_factory=Checks)
-    #: Every drain that was measured, by what it was.
-    drains: dict[str, list[Measured]] = field(default_factory=dict)
+    #: The measured drains by name.
+    drains: dict[str, list[DrainResult]] = field(default_factory=dict)
     _engines: dict[str, EngineProcess] = field(default_factory=dict)
 
-    async def grow(self, stock: Stock, queue: str, events: int) -> Oracle:
-        """Fill a stock and its queue to this many events; return their oracle."""
-        files = await asyncio.to_thread(stock.grow, events)
+    async def extend(self, dataset: Dataset, queue: str, events: int) -> Oracle:
+        """Extend a dataset and its queue to a number of events. Return the oracle."""
+        files = await asyncio.to_thread(dataset.extend, events)
         print(f"  {events:,} events in {queue}", flush=True)
         await load.load(self.q, queue, files)
-        return await asyncio.to_thread(Oracle, stock)
+        return await asyncio.to_thread(Oracle, dataset)
 
     async def engine(self, name: str) -> EngineProcess:
         if name not in self._engines:
@@ -81,8 +81,8 @@ class Bench:
             self.stack.push_async_callback(engine.stop)
         return self._engines[name]
 
-    async def renew(self, name: str) -> None:
-        """Let the next drain have a new process, and a JVM that knows nothing."""
+    async def stop_engine(self, name: str) -> None:
+        """Stop an engine, so that the next drain starts a new process with a cold JVM."""
         if (engine := self._engines.pop(name, None)) is not None:
             await engine.stop()
 
@@ -95,48 +95,48 @@ class Bench:
         *,
         master: str | None = None,
     ) -> None:
-        """Drain a source without measuring."""
+        """Drain a source repeatedly without measuring."""
         for number in range(passes):
             await self._drain(engine, source, batch=batches[number % len(batches)], master=master)
 
     async def measure(
         self,
-        what: str,
+        name: str,
         engine: str,
         source: str,
-        stock: Stock,
+        dataset: Dataset,
         oracle: Oracle,
         *,
         batch: int | None = None,
         python_map: bool = False,
         queries: int = 1,
         master: str | None = None,
-    ) -> Measured:
-        """Drain a source and hold every row of the result against the oracle; what several queries read is added up."""
+    ) -> DrainResult:
+        """Drain a source and compare every row of the result with the oracle. The events of several queries add up."""
         with psycopg.connect(self.server.url, autocommit=True) as conn:
             conn.execute("CHECKPOINT")
         server_before = self.server.cpu_seconds()
         drained, cpu = await self._drain(
             engine, source, batch=batch, python_map=python_map, queries=queries, master=master
         )
-        events = stock.events * queries
+        events = dataset.events * queries
         millions = events / 1e6
-        measured = Measured(
+        result = DrainResult(
             events,
             drained.seconds,
             drained.batches,
             cpu / millions,
             (self.server.cpu_seconds() - server_before) / millions,
         )
-        self.drains.setdefault(what, []).append(measured)
-        measured.say(what)
-        for result in drained.results:
-            await self.verify(what, result, oracle)
-        return measured
+        self.drains.setdefault(name, []).append(result)
+        result.print_summary(name)
+        for location in drained.results:
+            await self.verify(name, location, oracle)
+        return result
 
-    def rate(self, what: str) -> int:
-        """The median of the measurements."""
-        return round(median([measured.per_second for measured in self.drains[what]]))
+    def rate(self, name: str) -> int:
+        """Return the median rate of a drain."""
+        return round(median([drain.per_second for drain in self.drains[name]]))
 
     async def _drain(
         self,
@@ -151,20 +151,20 @@ class Bench:
         job = Drain(f"drain_{next(_numbers)}", self.server.url, source, batch, python_map, queries, master)
         return await (await self.engine(engine)).drain(job)
 
-    async def verify(self, what: str, result: Result, oracle: Oracle) -> None:
+    async def verify(self, name: str, result: Result, oracle: Oracle) -> None:
         """Compare every row of a result and of its sink with the oracle."""
         rows = self.directory / "result.csv"
         await asyncio.to_thread(copy_out, self.server.url, result.select, rows)
         problems = await asyncio.to_thread(oracle.problems, rows)
-        self.checks.expect_none(f"{what}: live rows and closed windows are DuckDB's, to the cent", problems)
+        self.checks.expect_none(f"{name}: live rows and closed windows are DuckDB's, to the cent", problems)
         if result.sink is not None:
             await sink.read(self.q, result.sink, rows)
             problems = await asyncio.to_thread(oracle.problems, rows, only_closed=True)
-            self.checks.expect_none(f"{what}: the closed windows are in the sink queue, each once", problems)
+            self.checks.expect_none(f"{name}: the closed windows are in the sink queue, each once", problems)
 
 
 def copy_out(url: str, select: str, path: Path) -> None:
-    """Write the rows of a question into a file of CSV."""
+    """Write the rows of a SELECT to a CSV file."""
     statement = f"COPY ({select}) TO STDOUT (FORMAT csv)".encode()
     with psycopg.connect(url) as conn, conn.cursor().copy(statement) as copy, path.open("wb") as file:
         for block in copy:

@@ -1,7 +1,6 @@
-"""The events of the drain: about 90 bytes of JSON each, always the same ones for the same seed.
+"""Workloads of the drain: about 90 bytes of JSON per event, with a fixed seed.
 
-They are made by the hundred thousand, as Arrow columns that are joined into lines, since making them must not take
-longer than draining them.
+Events are generated as Arrow columns that are joined into lines, because the generation must be faster than the drain.
 """
 
 from __future__ import annotations
@@ -18,42 +17,42 @@ import pyarrow.compute as pc
 import zstandard
 
 SEED = 20_260_131
-#: A multiple of the window, so that windows can be counted from here.
+#: A multiple of the window size.
 EPOCH_MS = 1_763_200_000_000
-#: An event comes up to this much after events that are younger: less than what is allowed for.
+#: Events are out of order by up to this much, less than the allowed lateness.
 DISORDER_MS = 200
 LATENESS_MS = 1_000
 WINDOW_MS = 5_000
 _PAGES = 500
-_LEAST_CENTS, _MOST_CENTS = 100, 99_999
+_MIN_CENTS, _MAX_CENTS = 100, 99_999
 _SAMPLE = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """A stream of events: over how many keys, and how many of them in a second of event time."""
+class Workload:
+    """A stream of events with a number of keys and of events per second of event time."""
 
     keys: int
     per_second: int = 100_000
 
     def columns(self, first: int, amount: int) -> tuple[Any, Any, Any]:
-        """Keys, amounts in cents and times of the events from number ``first`` on."""
+        """Return keys, amounts in cents and times of the events from number ``first``."""
         random = np.random.Generator(np.random.PCG64([SEED, self.keys, first]))
         keys = random.integers(0, self.keys, amount)
-        cents = random.integers(_LEAST_CENTS, _MOST_CENTS + 1, amount)
+        cents = random.integers(_MIN_CENTS, _MAX_CENTS + 1, amount)
         due = np.arange(first, first + amount) * 1000 // self.per_second
         times = EPOCH_MS + np.maximum(due - random.integers(0, DISORDER_MS, amount), 0)
         return keys, cents, times
 
     def lines(self, first: int, amount: int) -> tuple[bytes, int]:
-        """The events as NDJSON, and the sum of their amounts in cents."""
+        """Return the events as NDJSON, and the sum of their amounts in cents."""
         keys, cents, times = self.columns(first, amount)
         random = np.random.Generator(np.random.PCG64([SEED, self.keys, first, 1]))
         parts = [
             pa.scalar('{"customer":"'),
             _pick(_texts("c{:07d}", self.keys), keys),
             pa.scalar('","amount":'),
-            _pick(_amounts(), cents - _LEAST_CENTS),
+            _pick(_amounts(), cents - _MIN_CENTS),
             pa.scalar(',"ts":'),
             pc.cast(pa.array(times), pa.string()),
             pa.scalar(',"page":"/p/'),
@@ -62,18 +61,18 @@ class Work:
             _pick(_texts("{:04x}", 65536), random.integers(0, 65536, amount)),
             _pick(_texts("{:04x}", 65536), random.integers(0, 65536, amount)),
             pa.scalar('"}\n'),
-            pa.scalar(""),  # what the parts are joined by
+            pa.scalar(""),  # the separator
         ]
         joined = pc.call_function("binary_join_element_wise", parts)
         return joined.buffers()[2].to_pybytes()[: _end(joined)], int(cents.sum())
 
     def random_bits(self) -> float:
         """Return the random bits of an event."""
-        amounts = _MOST_CENTS - _LEAST_CENTS + 1
+        amounts = _MAX_CENTS - _MIN_CENTS + 1
         return log2(self.keys) + log2(amounts) + log2(_PAGES) + log2(DISORDER_MS) + 32
 
     def describe(self) -> dict[str, float]:
-        """Sizes per event, and what compressors make of a chunk of them."""
+        """Return raw and compressed sizes per event, over one chunk."""
         lines, _ = self.lines(0, _SAMPLE)
         return {
             "keys": self.keys,
@@ -92,7 +91,7 @@ def _texts(form: str, amount: int) -> Any:
 
 @cache
 def _amounts() -> Any:
-    return pa.array([f"{cents // 100}.{cents % 100:02d}" for cents in range(_LEAST_CENTS, _MOST_CENTS + 1)])
+    return pa.array([f"{cents // 100}.{cents % 100:02d}" for cents in range(_MIN_CENTS, _MAX_CENTS + 1)])
 
 
 def _pick(texts: Any, which: Any) -> Any:

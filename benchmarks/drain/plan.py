@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 PARTITIONS = 8
-#: What ``--only`` can name; the drain itself is always measured.
+#: The sections of ``--only``. The main drain is always measured.
 SECTIONS = ("plain_spark", "scaling", "key_queue", "python_map", "million_keys")
 
 
@@ -14,21 +14,21 @@ class Plan:
     """The size of a run."""
 
     quick: bool
-    #: The drain that is compared.
+    #: The size of the main drain.
     events: int
     keys: int
     rounds: int
-    #: Each engine drains at least so many before it is measured.
+    #: The minimum number of events that each engine drains as warm-up.
     warm_up_events: int
-    #: Sizes of the queue at which its cost is measured; ``events`` is one of them.
+    #: The measured queue sizes, which include ``events``.
     scaling: tuple[int, ...]
-    #: A batch of plain Spark, where Penstock's own has not been seen.
+    #: The batch size of plain Spark before that of Penstock is known.
     batch: int
-    lanes: int
-    lane_events: int
+    key_partitions: int
+    key_queue_events: int
     many_keys: int
     many_keys_events: int
-    #: Events in a second of event time: 5 s of them share a window.
+    #: Events per second of event time. A window is 5 s.
     per_second: int
 
 
@@ -40,8 +40,8 @@ FULL = Plan(
     warm_up_events=6_000_000,
     scaling=(1_000_000, 5_000_000, 20_000_000),
     batch=400_000,
-    lanes=1_000,
-    lane_events=5_000_000,
+    key_partitions=1_000,
+    key_queue_events=5_000_000,
     many_keys=1_000_000,
     many_keys_events=5_000_000,
     per_second=100_000,
@@ -54,8 +54,8 @@ QUICK = Plan(
     warm_up_events=200_000,
     scaling=(200_000, 400_000),
     batch=100_000,
-    lanes=1_000,
-    lane_events=200_000,
+    key_partitions=1_000,
+    key_queue_events=200_000,
     many_keys=1_000_000,
     many_keys_events=200_000,
     per_second=40_000,

@@ -1,4 +1,4 @@
-"""The sink queue, read by a group of its own."""
+"""Reads a sink queue with its own group."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from penstock import Penstock
 _BATCH = 10_000
 _WAIT_MILLIS = 50
 
-
-_Said = TypeVar("_Said")
+EventT = TypeVar("EventT")
 
 
 class _Closed(msgspec.Struct):
@@ -29,19 +28,19 @@ class _Closed(msgspec.Struct):
 
 
 async def read(q: Penstock, queue: str, result: Path) -> None:
-    """Write the closed windows of a queue into a file, as the oracle reads them."""
+    """Write the closed windows of a queue to a CSV file for the oracle."""
     with result.open("w") as file:
-        async for said in everything(q, queue, _Closed):
-            start = said.window_start
+        async for window in read_events(q, queue, _Closed):
+            start = window.window_start
             millis = round(start.timestamp() * 1000) if isinstance(start, datetime) else start
-            file.write(f"{said.key},{millis},{said.count},{said.total},{said.max},true\n")
+            file.write(f"{window.key},{millis},{window.count},{window.total},{window.max},true\n")
 
 
-async def everything(q: Penstock, queue: str, kind: type[_Said]) -> AsyncIterator[_Said]:
-    """All events of a queue."""
+async def read_events(q: Penstock, queue: str, kind: type[EventT]) -> AsyncIterator[EventT]:
+    """Yield all events of a queue, decoded."""
     handle = q.queue(queue).group("oracle").batch(_BATCH).partitions(PARTITIONS).wait().timeout_millis(_WAIT_MILLIS)
     decoder = msgspec.json.Decoder(kind)
     while events := await handle.pop():
-        for said in decoder.decode_lines(b"\n".join([event.raw for event in events])):
-            yield said
+        for data in decoder.decode_lines(b"\n".join([event.raw for event in events])):
+            yield data
         await q.ack(events)

@@ -1,4 +1,4 @@
-"""The events. Each is derived from its number, so that pushed events can be checked without storing them."""
+"""Events that are derived from their number, so that they can be checked without being stored."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import duckdb
 
 from benchmarks.freshness.plan import KEYS
 
-#: Coprime to what they are taken modulo of, so that keys and amounts take turns without a pattern in a batch.
+#: The steps are coprime to the moduli, so that keys and amounts are evenly distributed.
 KEY_STEP, CENTS_STEP, CENTS = 7_919, 104_729, 100_000
 
 _LINE = b'{"key":"k%d","seq":%d,"amount":%d.%02d,"ts":%d,"page":"/products/%d","agent":"web"}\n'
 
 
 def key_of(seq: int) -> int:
-    """The number of the key of an event."""
+    """Return the key number of an event."""
     return seq * KEY_STEP % KEYS
 
 
 def lines(first: int, last: int, stamp_ms: int) -> bytes:
-    """Events as NDJSON, about 90 bytes each."""
+    """Return events as NDJSON, about 90 bytes each."""
     parts = []
     for seq in range(first, last):
         cents = seq * CENTS_STEP % CENTS
@@ -29,11 +29,11 @@ def lines(first: int, last: int, stamp_ms: int) -> bytes:
 
 
 def expected(events: int) -> dict[str, tuple[int, Decimal]]:
-    """Count and total of each key over that many events, as DuckDB says."""
+    """Compute count and total of each key with DuckDB."""
     query = f"""
         SELECT 'k' || (seq * {KEY_STEP} % {KEYS}), count(*), sum(seq * {CENTS_STEP} % {CENTS})::BIGINT
         FROM range({events}) AS numbers(seq) GROUP BY 1
-    """  # noqa: S608 - numbers of our own
+    """  # noqa: S608 - constant numbers
     with duckdb.connect() as conn:
         rows = conn.execute(query).fetchall()
     return {key: (count, Decimal(cents).scaleb(-2)) for key, count, cents in rows}

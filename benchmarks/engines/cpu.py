@@ -1,4 +1,4 @@
-"""CPU time of processes with everything below them."""
+"""CPU time of process trees."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import psutil
 
 
 def cpu_seconds(root: psutil.Process) -> float:
-    """CPU time of a process and of all below it so far; of those that ended too, if their parent noticed."""
+    """Return the CPU time of a process and its descendants so far, including those that ended and were reaped."""
     spent = 0.0
     with suppress(psutil.NoSuchProcess):
         for process in [root, *root.children(recursive=True)]:

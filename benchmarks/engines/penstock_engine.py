@@ -1,4 +1,4 @@
-"""Penstock's engine, used as its users use it. All that the benchmarks know of it is here and in results.py."""
+"""Runs jobs with Penstock's engine through its public API."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from benchmarks.engines.results import windows
 from penstock import Stream, agg
 from penstock.core.settings import Settings
 
-#: So that what is open at the end does not depend on how long a run took.
+#: Windows must not close by idleness, so that the open windows do not depend on the duration of a run.
 _NEVER_IDLE_SECONDS = 86_400
-#: Rows stay this long after their minute, so that the last of them can be seen.
+#: Rows stay this long after their minute, so that the poller sees the last of them.
 _GRACE_SECONDS = 2
 
 
@@ -61,13 +61,13 @@ def follow(job: Follow) -> None:
     """Run the query until SIGTERM."""
     options: dict[str, Any] = {"interval_seconds": 0} if job.eager else {}
     totals = {"total": "sum(amount)"} if job.totals else {}
-    stream = _following(job).aggregate({"count": agg.count(), "seq": "max(seq)", **totals})
+    stream = _window(job).aggregate({"count": agg.count(), "seq": "max(seq)", **totals})
     if job.closing is not None:
         stream = stream.to(job.closing.sink)
     stream.run(job.name, settings=Settings(database_url=job.url), **options)
 
 
-def _following(job: Follow) -> Stream:
+def _window(job: Follow) -> Stream:
     stream, closing = Stream.from_(job.source), job.closing
     if closing is None:
         return stream.window_tumbling(seconds=60, grace_seconds=_GRACE_SECONDS)

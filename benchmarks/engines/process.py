@@ -1,4 +1,4 @@
-"""The outer side of an engine: a process of its own, which keeps its JVM from job to job."""
+"""Starts the process of an engine and sends it jobs. The JVM is reused between jobs."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from benchmarks.engines.jobs import Drain, Drained, Follow
 
 NAMES = ("penstock", "plain_spark")
 _ROOT = Path(__file__).parents[2]
-_ANSWER_SECONDS = 900.0
+_RESPONSE_SECONDS = 900.0
 _LINE_BYTES = 1 << 20
 
 
-def keep_logs(directory: Path, where: Path | None) -> None:
-    """Copy what the engines said to a place that stays, if there is one."""
-    if where is not None:
-        where.mkdir(exist_ok=True)
+def keep_logs(directory: Path, target: Path | None) -> None:
+    """Copy the logs of the engines to a directory, if one is given."""
+    if target is not None:
+        target.mkdir(exist_ok=True)
         for log in directory.glob("*.log"):
-            shutil.copy(log, where)
+            shutil.copy(log, target)
 
 
 class EngineError(Exception):
@@ -34,7 +34,7 @@ class EngineError(Exception):
 
 
 class EngineProcess:
-    """Penstock's engine or plain Spark: the driver, with the JVM and the Python workers below it."""
+    """Penstock's engine or plain Spark: the driver with its JVM and Python workers."""
 
     def __init__(self, name: str, process: asyncio.subprocess.Process) -> None:
         self.name = name
@@ -43,7 +43,7 @@ class EngineProcess:
 
     @classmethod
     async def start(cls, name: str, directory: Path) -> Self:
-        """Start it, with its output in ``<name>.log`` in the directory."""
+        """Start it. Its output goes to ``<name>.log`` in the directory."""
         log = (directory / f"{name}.log").open("ab")
         with log:
             process = await asyncio.create_subprocess_exec(
@@ -67,50 +67,50 @@ class EngineProcess:
         return cls(name, process)
 
     async def drain(self, job: Drain) -> tuple[Drained, float]:
-        """Do it; answers the CPU seconds that it took too."""
+        """Run a drain. Return its result and CPU seconds."""
         before = cpu_seconds(self._tree)
         await self._send(job)
         if self._process.stdout is None:
             raise EngineError(f"{self.name} has no pipes")
         try:
-            line = await asyncio.wait_for(self._process.stdout.readline(), _ANSWER_SECONDS)
+            line = await asyncio.wait_for(self._process.stdout.readline(), _RESPONSE_SECONDS)
         except TimeoutError:
-            raise EngineError(f"{self.name} did not answer within {_ANSWER_SECONDS:.0f} s") from None
+            raise EngineError(f"{self.name} did not respond within {_RESPONSE_SECONDS:.0f} s") from None
         if not line:
             raise EngineError(f"{self.name} ended: see its log")
-        answer = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
-        if "error" in answer:
-            raise EngineError(f"{self.name}: {msgspec.json.decode(answer['error'], type=str)}")
+        response = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+        if "error" in response:
+            raise EngineError(f"{self.name}: {msgspec.json.decode(response['error'], type=str)}")
         return msgspec.json.decode(line, type=Drained), cpu_seconds(self._tree) - before
 
     async def follow(self, job: Follow) -> None:
-        """Let it begin; it goes on until :meth:`stop`."""
+        """Start a continuous query, which runs until :meth:`stop`."""
         await self._send(job)
 
     def cpu_seconds(self) -> float:
-        """CPU time of the driver, its JVM and its Python workers so far."""
+        """Return the CPU time of the driver, its JVM and its Python workers so far."""
         return cpu_seconds(self._tree)
 
     @property
     def pid(self) -> int:
-        """The driver's process."""
+        """The process id of the driver."""
         return self._tree.pid
 
     @property
-    def runs(self) -> bool:
+    def is_running(self) -> bool:
         return self._process.returncode is None
 
     async def stop(self) -> None:
-        """Ask it to end, then make it."""
-        below = self._tree.children(recursive=True) if self.runs else []
-        if self.runs:
+        """Terminate the process tree, and kill the remaining processes."""
+        children = self._tree.children(recursive=True) if self.is_running else []
+        if self.is_running:
             self._process.terminate()
             try:
                 await asyncio.wait_for(self._process.wait(), 20)
             except TimeoutError:
                 self._process.kill()
                 await self._process.wait()
-        _, alive = await asyncio.to_thread(psutil.wait_procs, below, 5)
+        _, alive = await asyncio.to_thread(psutil.wait_procs, children, 5)
         for process in alive:
             process.kill()
 

@@ -1,4 +1,4 @@
-"""The inner side: takes jobs as lines of JSON, does them, answers each with a line of JSON."""
+"""Process of an engine: runs jobs from standard input, one line of JSON each, and writes results."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from benchmarks.engines.jobs import Drain, Job
 
 
 def main(name: str) -> None:
-    """Do jobs until standard input ends, or until the one that follows a queue does."""
-    # Answers go to what was standard output; whatever else is printed, by Spark too, goes to standard error.
-    answers = os.fdopen(os.dup(1), "wb", buffering=0)
+    """Run jobs until standard input or a continuous query ends."""
+    # Results go to the original standard output. Other output, including that of Spark, goes to standard error.
+    results = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
     if name == "penstock":
         from benchmarks.engines import penstock_engine as engine
@@ -26,13 +26,13 @@ def main(name: str) -> None:
         if not isinstance(job, Drain):
             engine.follow(job)
             return
-        answer: object
+        result: object
         try:
-            answer = engine.drain(job)
+            result = engine.drain(job)
         except Exception as error:
             traceback.print_exc()
-            answer = {"error": f"{type(error).__name__}: {error}"}
-        answers.write(msgspec.json.encode(answer) + b"\n")
+            result = {"error": f"{type(error).__name__}: {error}"}
+        results.write(msgspec.json.encode(result) + b"\n")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""The peer: plain Structured Streaming on the same work, tuned as well as we can.
+"""Plain Structured Streaming on the same workload, as the peer.
 
-Groups reach the driver as Arrow and PostgreSQL by COPY; sums fit into a long; there are as many shuffle partitions as
-cores. The state store is the default one, which keeps the state in memory, where it fits. The JVM collects garbage in
-parallel, as Penstock's does. ``PLAIN_SPARK="name=value;..."`` tries other settings.
+It is tuned: groups reach the driver as Arrow and PostgreSQL by COPY, sums fit into a long, there are as many shuffle
+partitions as cores, and the JVM uses the parallel garbage collector, like Penstock. The state store is the default,
+in-memory one. ``PLAIN_SPARK="name=value;..."`` overrides settings.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
+from benchmarks.drain.dataset import FILE_EVENTS
 from benchmarks.drain.events import LATENESS_MS, WINDOW_MS
-from benchmarks.drain.stock import FILE_EVENTS
 from benchmarks.engines.jobs import Drain, Drained, Follow, Result
 from benchmarks.engines.results import windows
 from benchmarks.engines.upsert import Upsert
@@ -39,10 +39,10 @@ _CONFIG = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
-    # The windows are closed by the merge, which needs no batch of its own for that.
+    # The merge closes the windows without an extra batch.
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
 }
-#: Amounts below 1,000: with more digits, Spark would add objects in place of longs.
+#: With more digits, Spark would sum decimals as objects and not as longs.
 _SCHEMA = "customer string, amount decimal(8,2), ts bigint"
 _FOLLOW_SCHEMA = "key string, seq bigint, ts bigint"
 _numbers = count(1)
@@ -59,7 +59,7 @@ def _session() -> SparkSession:
 
 
 def _from_environment() -> dict[str, str]:
-    """Settings to try out, as ``PLAIN_SPARK="name=value;name=value"``."""
+    """Return the settings of ``PLAIN_SPARK="name=value;name=value"``."""
     return dict(pair.split("=", 1) for pair in os.environ.get("PLAIN_SPARK", "").split(";") if pair)
 
 
@@ -69,7 +69,7 @@ def drain(job: Drain) -> Drained:
     events = spark.readStream.schema(_SCHEMA)
     if job.batch is not None:
         if job.batch % FILE_EVENTS:
-            raise ValueError(f"a batch is of whole files of {FILE_EVENTS} events")
+            raise ValueError(f"a batch must be a multiple of {FILE_EVENTS} events, the size of a file")
         events = events.option("maxFilesPerTrigger", job.batch // FILE_EVENTS)
     groups = (
         events.json(job.source)
@@ -102,7 +102,7 @@ def follow(job: Follow) -> None:
         .agg(f.count("*"), f.max("seq"))
         .select("key", "window.start", "count(1)", "max(seq)")
     )
-    # Spark does not bear being stopped in mid-batch, and here nothing is lost with it.
+    # Spark does not stop cleanly during a batch. An abrupt exit loses nothing here.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     table = Upsert(job.url, job.name, {"count": "bigint", "seq": "bigint"})
     query, _ = _start(groups, table, available_now=False)
@@ -123,7 +123,7 @@ def _start(groups: DataFrame, table: Upsert, *, available_now: bool) -> tuple[St
 
 
 def _closed_before_ms(query: StreamingQuery, window_ms: int) -> int | None:
-    """The beginning of the first window that the watermark after the last finished batch leaves open."""
+    """Return the start of the first window that is open at the watermark after the last batch."""
     progress = query.lastProgress
     latest = progress and progress["eventTime"].get("max")
     if not latest:

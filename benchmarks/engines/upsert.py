@@ -1,6 +1,6 @@
-"""What plain Spark users write into foreachBatch: the groups of a batch, merged into a table, in one transaction.
+"""Upsert of a batch in ``foreachBatch``: merges the groups into a table in one transaction.
 
-Rows go by Arrow to the driver and from there by COPY. Windows that the watermark has passed move to a second table.
+Rows go to the driver as Arrow and from there by COPY. Windows behind the watermark move to a second table.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import pyarrow.csv as pc
 
 
 class Upsert:
-    """The tables ``<name>_live`` and ``<name>_closed``, a view ``<name>_all`` of both, and a connection to them.
+    """The tables ``<name>_live`` and ``<name>_closed``, the view ``<name>_all`` of both, and a connection.
 
-    The state store knows the value of a group, so a row is replaced by the newer one.
+    The state store has the total of a group, so a newer row replaces the older one.
     """
 
     def __init__(self, url: str, name: str, columns: dict[str, str]) -> None:
@@ -34,7 +34,7 @@ class Upsert:
         self._run(f"CREATE TEMP TABLE fresh ({keys}, {values}) ON COMMIT DELETE ROWS")
 
     def merge(self, groups: Any, closed_before_ms: int | None) -> None:
-        """Merge an Arrow table of groups, and close windows that began before that time."""
+        """Merge an Arrow table of groups, and close windows that start before a time."""
         text = io.BytesIO()
         pc.write_csv(pa.table(groups), text, pc.WriteOptions(include_header=False, quoting_style="none"))
         changes = ", ".join(f"{column} = excluded.{column}" for column in self._columns)
@@ -49,7 +49,7 @@ class Upsert:
                 self._move(cursor, closed_before_ms)
 
     def close_windows(self, closed_before_ms: int) -> None:
-        """Close windows that began before that time."""
+        """Close windows that start before a time."""
         with self._conn.transaction(), self._conn.cursor() as cursor:
             self._move(cursor, closed_before_ms)
 

@@ -1,4 +1,4 @@
-"""One rate and setting: engine, pusher and poller, each in a process or on a connection of its own."""
+"""Measures one case: an engine process, a load generator process, and a poller on its own connection."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from benchmarks.engines.results import live_rows, totals
 from benchmarks.freshness.latency import latencies_ms, percentile
 from benchmarks.freshness.plan import PARTITIONS, PUSHER, Case, Plan
 from benchmarks.freshness.poller import Poller
-from benchmarks.freshness.pusher import Order, Pushed
+from benchmarks.freshness.pusher import LoadSpec, Pushed
 from benchmarks.log.checks import Checks
 from benchmarks.log.server import Server
 from penstock import Penstock
 
 _ROOT = Path(__file__).parents[2]
-_PATIENCE_SECONDS = 180.0
-#: Further behind than this, it still works off what was pushed while it started.
+_TIMEOUT_SECONDS = 180.0
+#: With a longer delay, the engine still processes the backlog of its start.
 _BEHIND_SECONDS = 3.0
 _LINE_BYTES = 256 << 20
 
@@ -40,55 +40,55 @@ async def measure(
     checks: Checks,
     observe: Callable[[EngineProcess], Awaitable[None]] | None = None,
 ) -> dict[str, Any]:
-    """Let it run, and answer the percentiles and the cores it used; it may be observed in the time that counts."""
+    """Run a case and return latency percentiles and CPU cores. ``observe``, if given, defines the measured time."""
     name = f"fresh_{case.name}"
-    order = await _order(case, server.url, name, directory)
+    spec = await _load_spec(case, server.url, name, directory)
     async with AsyncExitStack() as stack:
         engine = await EngineProcess.start(case.engine, directory)
         stack.push_async_callback(engine.stop)
-        await engine.follow(Follow(name, server.url, order.target, case.eager))
+        await engine.follow(Follow(name, server.url, spec.target, case.eager))
         poller = stack.enter_context(Poller(server.url, live_rows(case.engine, name)))
-        pusher, began = await _start_pusher(order), time.monotonic()
+        pusher, began = await _start_pusher(spec), time.monotonic()
         stack.callback(_kill, pusher)
 
         await _until(lambda: bool(poller.seen), "the first row", engine, poller)
         await asyncio.sleep(plan.warm_up_seconds)
-        await _until(lambda: _is_close(case, poller, pusher, began), "the end of the backlog", engine, poller)
+        await _until(lambda: _has_caught_up(case, poller, pusher, began), "the end of the backlog", engine, poller)
         since, cpu = time.monotonic(), _cpu(engine, server, poller)
         await (asyncio.sleep(plan.seconds) if observe is None else observe(engine))
         until = time.monotonic()
         cores = (_cpu(engine, server, poller) - cpu) / (until - since)
 
-        output, _ = await asyncio.wait_for(pusher.communicate(b""), _PATIENCE_SECONDS)
+        output, _ = await asyncio.wait_for(pusher.communicate(b""), _TIMEOUT_SECONDS)
         pushed = msgspec.json.decode(output, type=Pushed)
         counted = await _all_counted(totals(case.engine, name), server.url, pushed.events, engine, poller)
     checks.expect(
         f"{case.name}: every event is counted once",
         counted == pushed.events,
-        f"{pushed.events} were pushed and {counted} counted",
+        f"{pushed.events} events were pushed and {counted} counted",
     )
-    took, unseen = latencies_ms(pushed.probes, poller.seen, since, until)
+    latencies, unseen = latencies_ms(pushed.probes, poller.seen, since, until)
     checks.expect(f"{case.name}: every probe was seen", unseen == 0, f"{unseen} of {len(pushed.probes)} were not")
-    return _report(case, took, cores, pushed, poller)
+    return _report(case, latencies, cores, pushed, poller)
 
 
-async def _order(case: Case, url: str, name: str, directory: Path) -> Order:
+async def _load_spec(case: Case, url: str, name: str, directory: Path) -> LoadSpec:
     if case.engine != "penstock":
         target = directory / name
         target.mkdir()
-        return Order(str(target), case.rate)
+        return LoadSpec(str(target), case.rate)
     async with Penstock(url) as q:
-        # What is pushed while the JVM starts is a backlog, and not to be refused.
+        # No depth limit: a backlog builds up while the JVM starts.
         await q.queue(name).config(max_depth_events=None).create("hash", PARTITIONS)
-    return Order(name, case.rate, url)
+    return LoadSpec(name, case.rate, url)
 
 
-async def _start_pusher(order: Order) -> asyncio.subprocess.Process:
+async def _start_pusher(spec: LoadSpec) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
         "benchmarks.freshness.pusher",
-        msgspec.json.encode(order).decode(),
+        msgspec.json.encode(spec).decode(),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         cwd=_ROOT,
@@ -102,10 +102,10 @@ def _kill(process: asyncio.subprocess.Process) -> None:
         process.kill()
 
 
-def _is_close(case: Case, poller: Poller, pusher: asyncio.subprocess.Process, began: float) -> bool:
-    """Return whether the backlog of the start has been processed: the newest row is recent."""
+def _has_caught_up(case: Case, poller: Poller, pusher: asyncio.subprocess.Process, began: float) -> bool:
+    """Return whether the backlog of the start has been processed."""
     if pusher.returncode is not None:
-        raise EngineError(f"the pusher ended with {pusher.returncode}")
+        raise EngineError(f"the load generator ended with {pusher.returncode}")
     return max(seq for _, _, seq in poller.seen[-100:]) > (time.monotonic() - began - _BEHIND_SECONDS) * case.rate
 
 
@@ -114,15 +114,15 @@ def _cpu(engine: EngineProcess, server: Server, poller: Poller) -> float:
 
 
 async def _until(
-    holds: Callable[[], bool], what: str, engine: EngineProcess, poller: Poller, patience: float = _PATIENCE_SECONDS
+    holds: Callable[[], bool], awaited: str, engine: EngineProcess, poller: Poller, timeout: float = _TIMEOUT_SECONDS
 ) -> None:
-    until = time.monotonic() + patience
+    until = time.monotonic() + timeout
     while not holds():
         poller.check()
-        if not engine.runs:
-            raise EngineError(f"{engine.name} ended before {what}: see its log")
+        if not engine.is_running:
+            raise EngineError(f"{engine.name} ended before {awaited}: see its log")
         if time.monotonic() > until:
-            raise EngineError(f"{engine.name}: {what} did not come within {patience:.0f} s")
+            raise EngineError(f"{engine.name}: {awaited} did not come within {timeout:.0f} s")
         await asyncio.sleep(0.05)
 
 
@@ -130,30 +130,30 @@ async def _all_counted(query: str, url: str, events: int, engine: EngineProcess,
     """Wait until this many events are counted; return the final count."""
     counted = 0
 
-    def are_there() -> bool:
+    def is_complete() -> bool:
         nonlocal counted
         row = conn.execute(query.encode()).fetchone()
         counted = int(row[0] or 0) if row is not None else 0
         return counted >= events
 
     with psycopg.connect(url, autocommit=True) as conn:
-        await _until(are_there, f"the last of {events} events", engine, poller)
-        await asyncio.sleep(0.3)  # the poller is to see it too, and what is counted twice would show
-        are_there()
+        await _until(is_complete, f"the last of {events} events", engine, poller)
+        await asyncio.sleep(0.3)  # for the poller, and to detect events that are counted twice
+        is_complete()
     return counted
 
 
-def _report(case: Case, took: list[float], cores: float, pushed: Pushed, poller: Poller) -> dict[str, Any]:
-    if not took:
-        raise EngineError("nothing was pushed to a probe in the time that counts")
+def _report(case: Case, latencies: list[float], cores: float, pushed: Pushed, poller: Poller) -> dict[str, Any]:
+    if not latencies:
+        raise EngineError("no probe was pushed in the measured time")
     result = {
-        "p50_ms": round(percentile(took, 0.5), 1),
-        "p95_ms": round(percentile(took, 0.95), 1),
-        "p99_ms": round(percentile(took, 0.99), 1),
+        "p50_ms": round(percentile(latencies, 0.5), 1),
+        "p95_ms": round(percentile(latencies, 0.95), 1),
+        "p99_ms": round(percentile(latencies, 0.99), 1),
         "cores": round(cores, 3),
         "rate": case.rate,
-        "probes": len(took),
-        "select_p99_ms": round(percentile(poller.asked_ms, 0.99), 1),
+        "probes": len(latencies),
+        "select_p99_ms": round(percentile(poller.query_ms, 0.99), 1),
         "pusher_late_p99_ms": round(percentile(pushed.late_ms, 0.99), 1),
     }
     print(

@@ -1,4 +1,4 @@
-"""The command: each rate and setting in turn, and one JSON object as the last line."""
+"""``python -m benchmarks freshness``."""
 
 from __future__ import annotations
 
@@ -14,20 +14,22 @@ from benchmarks.freshness.case import measure
 from benchmarks.freshness.plan import CASES, FILE_MS, FULL, KEYS, POLL_MS, PROBES, PUSH_MS, QUICK, Plan
 from benchmarks.log import server
 from benchmarks.log.checks import Checks
-from benchmarks.measuring import introduce, measured, parser, verdict
+from benchmarks.runner import check_results, describe_run, parser, run_benchmark
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Measure what the arguments ask for; 0 if every check held."""
-    return measured("freshness", _measure, _parse(arguments))
+    """Run the benchmark. Return 0 if every check passed."""
+    return run_benchmark("freshness", _measure, _parse(arguments))
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    options = parser("freshness", "Measure how long from a push to the row in SQL.")
-    options.add_argument("--logs", type=Path, metavar="DIRECTORY", help="keep what the engines said there")
+    options = parser("freshness", "Measure the latency from a push to the row in SQL.")
+    options.add_argument(
+        "--logs", type=Path, metavar="DIRECTORY", help="copy the logs of the engines to this directory"
+    )
     names = [case.name for case in CASES]
     options.add_argument(
-        "--only", choices=names, nargs="+", default=names, metavar="CASE", help=f"of {', '.join(names)}"
+        "--only", choices=names, nargs="+", default=names, metavar="CASE", help=f"one or more of {', '.join(names)}"
     )
     return options.parse_args(arguments)
 
@@ -37,7 +39,7 @@ async def _measure(options: argparse.Namespace) -> dict[str, Any]:
     directory = Path(tempfile.mkdtemp(prefix="penstock-freshness-"))
     try:
         with server.running() as running:
-            result = _introduce(plan, running, checks)
+            result = _describe_run(plan, running, checks)
             for case in CASES:
                 if case.name in options.only:
                     with checks.catching(case.name):
@@ -45,18 +47,18 @@ async def _measure(options: argparse.Namespace) -> dict[str, Any]:
     finally:
         keep_logs(directory, options.logs)
         shutil.rmtree(directory, ignore_errors=True)
-    return result | verdict(checks)
+    return result | check_results(checks)
 
 
-def _introduce(plan: Plan, running: server.Server, checks: Checks) -> dict[str, Any]:
+def _describe_run(plan: Plan, running: server.Server, checks: Checks) -> dict[str, Any]:
     work = (
-        f"Events over {KEYS:,} keys at a fixed rate, pushed every {PUSH_MS} ms without waiting for the push before; "
-        f"plain Spark gets a file every {FILE_MS} ms. Count and highest number per key and minute, as rows. "
-        "Measured from the call of the push (for a file: before it is written) to the answer of a question that shows "
-        f"the event counted, asked every {POLL_MS} ms on its own connection, for all events of {len(PROBES)} keys: "
-        f"up to {POLL_MS} ms and one question too long. {plan.warm_up_seconds:.0f} s of warm-up from the first row on, "
-        f"then {plan.seconds:.0f} s that count. "
-        "Cores are CPU time of driver, JVM, Python workers and all of PostgreSQL but the poller's backend, over time."
+        f"Events over {KEYS:,} keys are pushed at a fixed rate every {PUSH_MS} ms, without waiting for the previous "
+        f"push. Plain Spark gets a file every {FILE_MS} ms. The query computes the count and the highest number per "
+        "key and minute. The latency is from the call of the push, or from before the file is written, to the first "
+        f"poll that shows the event. A separate connection polls {len(PROBES)} keys every {POLL_MS} ms, so the "
+        f"latency is overstated by up to {POLL_MS} ms and one SELECT. The warm-up is {plan.warm_up_seconds:.0f} s "
+        f"after the first row, the measured time {plan.seconds:.0f} s. Cores are the CPU time of driver, JVM, Python "
+        "workers and PostgreSQL without the backend of the poller, per second."
     )
     method = {"poll_ms": POLL_MS, "push_ms": PUSH_MS, "file_ms": FILE_MS, "keys": KEYS, "probe_keys": len(PROBES)}
-    return introduce(work, running, checks) | {"method": method}
+    return describe_run(work, running, checks) | {"method": method}

@@ -1,4 +1,4 @@
-"""Latencies from the times of pushes and of results."""
+"""Latencies from the times of pushes and of polls."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from math import ceil
 def latencies_ms(
     probes: Iterable[tuple[int, str, float]], seen: Iterable[tuple[float, str, int]], since: float, until: float
 ) -> tuple[list[float], int]:
-    """Return the latencies of the probes pushed in an interval, and the number of lost probes."""
-    answers: dict[str, list[tuple[float, int]]] = {}
+    """Return the latencies of the probes pushed in an interval, and the number of probes that were never seen."""
+    polls: dict[str, list[tuple[float, int]]] = {}
     for moment, key, seq in seen:
-        answers.setdefault(key, []).append((moment, seq))
-    places = dict.fromkeys(answers, 0)
-    took: list[float] = []
+        polls.setdefault(key, []).append((moment, seq))
+    indexes = dict.fromkeys(polls, 0)
+    latencies: list[float] = []
     unseen = 0
     for seq, key, pushed_at in sorted(probes):
-        some, place = answers.get(key, []), places.get(key, 0)
-        while place < len(some) and some[place][1] < seq:
-            place += 1
-        places[key] = place
-        if place == len(some):
+        key_polls, index = polls.get(key, []), indexes.get(key, 0)
+        while index < len(key_polls) and key_polls[index][1] < seq:
+            index += 1
+        indexes[key] = index
+        if index == len(key_polls):
             unseen += 1
         elif since <= pushed_at < until:
-            took.append((some[place][0] - pushed_at) * 1000)
-    return took, unseen
+            latencies.append((key_polls[index][0] - pushed_at) * 1000)
+    return latencies, unseen
 
 
 def percentile(values: Sequence[float], fraction: float) -> float:
-    """The value that so large a part of all is not above."""
+    """Return the percentile by the nearest-rank method."""
     ordered = sorted(values)
     return ordered[max(ceil(fraction * len(ordered)) - 1, 0)]

@@ -5,21 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 KEYS = 1_000
-#: Keys that are watched; what is pushed to them is as good a sample as any.
+#: The keys that the poller reads.
 PROBES = tuple(f"k{number}" for number in range(20))
 POLL_MS = 10
-#: A push to Penstock holds what is due in so many milliseconds.
+#: Interval of the pushes to Penstock.
 PUSH_MS = 10
-#: A file for plain Spark does. More and smaller files would cost it more in listing than they would win.
+#: Interval of the files for plain Spark. With smaller files, listing them costs more than it saves.
 FILE_MS = 50
 PARTITIONS = 8
-#: What the benchmark's own connections call themselves, so that their processes can be told from the engine's.
+#: Application names of the benchmark's own connections, to tell their backends from those of the engine.
 PUSHER, OBSERVER = "benchmark pusher", "benchmark observer"
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A rate and a setting that are measured."""
+    """An engine, a rate and a setting."""
 
     name: str
     engine: str
@@ -37,10 +37,10 @@ CASES = (
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The length of a run."""
+    """The duration of a run."""
 
     quick: bool
-    #: From the first row that is seen.
+    #: From the first visible row.
     warm_up_seconds: float
     seconds: float
 

@@ -1,9 +1,9 @@
-"""The poller: a connection of its own that asks every few milliseconds how far the probes' rows are.
+"""Polls the rows of the probe keys on its own connection.
 
-A row's ``seq`` is the highest number that was counted in it. The events of a key are counted in their order, so an
-event is visible from the first answer whose ``seq`` reaches its number. The moment is taken when the answer is there:
-what is reported is too long by up to the pause between two questions and the time of one. It is too short only
-where two pushes that were under way at once changed places, and then by the few milliseconds between them.
+The ``seq`` of a row is the highest event number counted in it. The events of a key are counted in order, so an event is
+visible from the first poll whose ``seq`` reaches its number. The time is taken when the result arrives, so latencies
+are overstated by up to the polling interval and one SELECT. They are understated, by a few milliseconds, only if two
+concurrent pushes were stored in reverse order.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from benchmarks.freshness.plan import OBSERVER, POLL_MS, PROBES
 
 
 class Poller(threading.Thread):
-    """Polls inside ``with``. ``seen`` collects the changes: time, key, highest number."""
+    """Polls inside ``with``. ``seen`` lists the changes: time, key, highest event number."""
 
     def __init__(self, url: str, query: str) -> None:
         super().__init__(daemon=True)
         self.seen: list[tuple[float, str, int]] = []
-        self.asked_ms: list[float] = []
+        self.query_ms: list[float] = []
         self._query = query.encode()
         self._conn = psycopg.connect(url, autocommit=True, application_name=OBSERVER)
         self._backend = psutil.Process(self._conn.info.backend_pid)
@@ -33,9 +33,9 @@ class Poller(threading.Thread):
         self._failure: Exception | None = None
 
     def run(self) -> None:
-        """Ask until told to stop."""
+        """Poll until stopped, and keep the error if it fails."""
         try:
-            self._ask_on()
+            self._poll()
         except Exception as error:
             self._failure = error
 
@@ -49,7 +49,7 @@ class Poller(threading.Thread):
         if self._failure is not None:
             raise self._failure
 
-    def _ask_on(self) -> None:
+    def _poll(self) -> None:
         highest: dict[str, int] = {}
         probes = list(PROBES)
         while not self._done.is_set():
@@ -57,14 +57,14 @@ class Poller(threading.Thread):
             try:
                 rows = self._conn.execute(self._query, (probes,)).fetchall()
             except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
-                rows = []  # the query has not made its view yet
-            answered = time.monotonic()
+                rows = []  # the view does not exist yet
+            received = time.monotonic()
             for key, seq in rows:
                 if seq is not None and seq > highest.get(key, -1):
                     highest[key] = seq
-                    self.seen.append((answered, key, seq))
-            self.asked_ms.append((answered - began) * 1000)
-            self._done.wait(max(POLL_MS / 1000 - (answered - began), 0))
+                    self.seen.append((received, key, seq))
+            self.query_ms.append((received - began) * 1000)
+            self._done.wait(max(POLL_MS / 1000 - (received - began), 0))
 
     def __enter__(self) -> Self:
         self.start()

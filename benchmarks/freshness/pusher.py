@@ -1,8 +1,7 @@
-"""The pusher: events at a fixed rate, whatever becomes of them, until standard input ends.
+"""Open-loop load generator: pushes events at a fixed rate until standard input ends.
 
-Its own process, so that neither the engine nor the poller makes it wait. It answers with one line of JSON: how many
-events it pushed, and of each event of a probe its number, its key and when its push was called, on the machine's
-monotonic clock.
+It is a separate process, so that neither the engine nor the poller delays it. It prints one line of JSON: the number of
+events, and number, key and push time of each probe event, on the monotonic clock of the machine.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ from penstock import Penstock
 _SEED = 20_260_131
 
 
-class Order(msgspec.Struct, frozen=True):
-    """The load of a pusher: events for a queue, or without a URL files in a directory."""
+class LoadSpec(msgspec.Struct, frozen=True):
+    """The load: events for a queue or, without a URL, files in a directory."""
 
     target: str
     rate: int
@@ -40,33 +39,33 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class Pushed(msgspec.Struct):
-    """The events pushed."""
+    """The result of a run."""
 
     events: int = 0
-    #: Number, key and time of push, of each event of a probe.
+    #: Number, key and push time of each probe event.
     probes: list[tuple[int, str, float]] = msgspec.field(default_factory=list)
-    #: How late each push was called, in ms: the generator's own fault.
+    #: Delay of each push after its scheduled time, in ms.
     late_ms: list[float] = msgspec.field(default_factory=list)
 
 
-async def push(order: Order, until: asyncio.Event) -> Pushed:
-    """Push until told to stop; a push does not wait for the one before it."""
-    if order.url is None:
-        return await _pace(order.rate, FILE_MS / 1000, _file_writer(Path(order.target)), until)
-    async with Penstock(order.url) as q:
-        handle = q.queue(order.target)
+async def push(spec: LoadSpec, until: asyncio.Event) -> Pushed:
+    """Push until ``until`` is set. A push does not wait for the previous one."""
+    if spec.url is None:
+        return await _pace(spec.rate, FILE_MS / 1000, _file_writer(Path(spec.target)), until)
+    async with Penstock(spec.url) as q:
+        handle = q.queue(spec.target)
 
         async def send(events: list[Event]) -> None:
             await handle.push([{"key": event.key, "data": {"seq": event.seq, "ts": event.ts}} for event in events])
 
-        return await _pace(order.rate, PUSH_MS / 1000, send, until)
+        return await _pace(spec.rate, PUSH_MS / 1000, send, until)
 
 
 async def _pace(
     rate: int, every: float, send: Callable[[list[Event]], Awaitable[None]], until: asyncio.Event
 ) -> Pushed:
     random, probes, pushed = Random(_SEED), frozenset(PROBES), Pushed()
-    under_way: set[asyncio.Task[None]] = set()
+    in_flight: set[asyncio.Task[None]] = set()
     began = time.monotonic()
     for tick in count(1):
         due = began + tick * every
@@ -81,11 +80,11 @@ async def _pace(
         pushed.late_ms.append((now - due) * 1000)
         pushed.events = last
         task = asyncio.ensure_future(send(events))
-        under_way.add(task)
-        for done in [task for task in under_way if task.done()]:
+        in_flight.add(task)
+        for done in [task for task in in_flight if task.done()]:
             done.result()
-            under_way.discard(done)
-    await asyncio.gather(*under_way)
+            in_flight.discard(done)
+    await asyncio.gather(*in_flight)
     return pushed
 
 
@@ -94,7 +93,7 @@ def _file_writer(directory: Path) -> Callable[[list[Event]], Awaitable[None]]:
 
     async def write(events: list[Event]) -> None:
         number = next(numbers)
-        # Spark leaves out names that begin with a dot, and so sees only whole files.
+        # Spark ignores names that begin with a dot, so it sees only complete files.
         hidden = directory / f".{number:08d}.json"
         hidden.write_bytes(encoder.encode_lines(events))
         hidden.rename(directory / f"{number:08d}.json")
@@ -103,9 +102,8 @@ def _file_writer(directory: Path) -> Callable[[list[Event]], Awaitable[None]]:
 
 
 async def main() -> None:
-    """Push as the argument says."""
     until = asyncio.Event()
-    pushing = asyncio.create_task(push(msgspec.json.decode(sys.argv[1], type=Order), until))
+    pushing = asyncio.create_task(push(msgspec.json.decode(sys.argv[1], type=LoadSpec), until))
     reading = asyncio.create_task(asyncio.to_thread(sys.stdin.read))
     await asyncio.wait((pushing, reading), return_when=asyncio.FIRST_COMPLETED)
     until.set()

@@ -1,4 +1,4 @@
-"""Running the streams of a model over a stock of events, and measuring what lanes that wait or rest cost."""
+"""Runs the streams of a model over a filled queue, and measures the cost of idle key partitions."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import psutil
 import psycopg
 
 from benchmarks.engines.cpu import cpu_seconds
-from benchmarks.gate.judge import Judgement, judge, read
-from benchmarks.gate.plan import CAPACITY, RATE, RAW_LANES, Model, Size
+from benchmarks.gate.evaluation import GateResult, evaluate, read
+from benchmarks.gate.plan import CAPACITY, RATE, RAW_KEYS, Model, Size
 from benchmarks.log.server import Server
 from penstock import Query, Stream, SyncPenstock, token_bucket_gate
 from penstock.core.settings import Settings
@@ -25,11 +25,11 @@ _PUSH = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """A database of its own for each run."""
+    """Measures runs, each in its own database."""
 
     server: Server
 
-    def measure(self, model: Model, size: Size, name: str) -> Judgement:
+    def measure(self, model: Model, size: Size, name: str) -> GateResult:
         with self._database(name) as (url, client):
             events = [
                 {"key": f"tenant-{tenant}", "data": model.event(i)}
@@ -38,21 +38,21 @@ class Bench:
             ]
             _push(client, "requests", events)
             with _running(model.streams(), url) as queries:
-                _await(queries[-1], len(events))
-            return judge(model, size, read(client, "approved"))
+                _await_events(queries[-1], len(events))
+            return evaluate(model, size, read(client, "approved"))
 
     def raw(self, events: int, name: str) -> tuple[float, float]:
-        """Events a second through a gate that never says no, from the plan of the first cycle to the last release.
+        """Return events per second through a gate that never limits, and the total CPU seconds per million events.
 
-        And the CPU seconds, of everything, that a million of them cost.
+        The time is from the plan of the first cycle to the last release.
         """
         with self._database(name) as (url, client):
-            lanes = [{"key": f"tenant-{i % RAW_LANES}", "data": {"seq": i, "op": "set"}} for i in range(events)]
-            _push(client, "requests", lanes)
+            requests = [{"key": f"tenant-{i % RAW_KEYS}", "data": {"seq": i, "op": "set"}} for i in range(events)]
+            _push(client, "requests", requests)
             gate = token_bucket_gate(capacity=1_000_000_000, refill_per_sec=1_000_000_000)
             before = self._cpu()
             with _running([Stream.from_("requests").gate(gate).to("approved")], url) as (query,):
-                _await(query, events)
+                _await_events(query, events)
             cpu = (self._cpu() - before) / events * 1e6
             with psycopg.connect(url) as conn:
                 row = conn.execute(
@@ -60,19 +60,19 @@ class Bench:
                 ).fetchone()
         return events / row[0] if row is not None else 0.0, cpu
 
-    def lanes(self, resting: int, name: str) -> float:
-        """CPU seconds, of everything, to drain 100 lanes beside others that are drained and rest."""
+    def idle_partitions_cpu(self, idle: int, name: str) -> float:
+        """Return the total CPU seconds to drain 100 key partitions next to a number of idle ones."""
         with self._database(name) as (url, client):
             gate = token_bucket_gate(capacity=CAPACITY, refill_per_sec=RATE)
             with _running([Stream.from_("requests").gate(gate).to("approved")], url) as (query,):
-                _push(client, "requests", [{"key": f"resting-{i}", "data": {"seq": 0}} for i in range(resting)])
+                _push(client, "requests", [{"key": f"idle-{i}", "data": {"seq": 0}} for i in range(idle)])
                 _push(client, "requests", [{"key": f"tenant-{i}", "data": {"seq": 0}} for i in range(100)])
-                _await(query, resting + 100)
-                _await_rest(url, resting)
+                _await_events(query, idle + 100)
+                _await_idle(url, idle)
                 before = self._cpu()
-                work = [{"key": f"tenant-{i}", "data": {"seq": n}} for n in range(1, 1001) for i in range(100)]
-                _push(client, "requests", work)
-                _await(query, resting + 100 + len(work))
+                events = [{"key": f"tenant-{i}", "data": {"seq": n}} for n in range(1, 1001) for i in range(100)]
+                _push(client, "requests", events)
+                _await_events(query, idle + 100 + len(events))
                 return self._cpu() - before
 
     def _cpu(self) -> float:
@@ -95,7 +95,7 @@ def _push(client: SyncPenstock, queue: str, events: list[dict[str, Any]]) -> Non
 @contextmanager
 def _running(streams: list[Stream], url: str) -> Iterator[list[Query]]:
     settings = Settings(database_url=url)
-    queries = [stream.start(f"gate-{place}", settings=settings) for place, stream in enumerate(streams, 1)]
+    queries = [stream.start(f"gate-{number}", settings=settings) for number, stream in enumerate(streams, 1)]
     try:
         yield queries
     finally:
@@ -103,15 +103,15 @@ def _running(streams: list[Stream], url: str) -> Iterator[list[Query]]:
             query.stop()
 
 
-def _await(query: Query, events: int) -> None:
+def _await_events(query: Query, events: int) -> None:
     deadline = time.monotonic() + _LONGEST_SECONDS
     while query.status.events_out < events:
         if query.wait(0.05) or time.monotonic() > deadline:
             raise RuntimeError(f"{query.status.events_out:,} of {events:,} events came through: {query.status.error}")
 
 
-def _await_rest(url: str, resting: int) -> None:
-    """Wait until the drained lanes are no longer polled."""
+def _await_idle(url: str, idle: int) -> None:
+    """Wait until the drained key partitions are parked."""
     deadline = time.monotonic() + 120
     with psycopg.connect(url, autocommit=True) as conn:
         while time.monotonic() < deadline:
@@ -119,7 +119,7 @@ def _await_rest(url: str, resting: int) -> None:
                 "SELECT count(*) FROM penstock.cursors c JOIN penstock.groups g ON g.id = c.group_id "
                 "WHERE g.query_id IS NOT NULL AND c.state = 1"
             ).fetchone()
-            if row is not None and row[0] >= resting:
+            if row is not None and row[0] >= idle:
                 return
             time.sleep(0.25)
-    raise RuntimeError("lanes that are drained were not parked")
+    raise RuntimeError("the drained key partitions were not parked")

@@ -1,4 +1,4 @@
-"""The command: each model at each size, raw throughput, what lanes cost, and one JSON object as the last line."""
+"""``python -m benchmarks gate``."""
 
 from __future__ import annotations
 
@@ -7,100 +7,102 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.gate.bench import Bench
-from benchmarks.gate.judge import Judgement
+from benchmarks.gate.evaluation import GateResult
 from benchmarks.gate.plan import CAPACITY, FULL, MODELS, QUICK, QUICK_RAW_EVENTS, RATE, RAW_EVENTS, Size
 from benchmarks.log import server
 from benchmarks.log.checks import Checks
-from benchmarks.measuring import introduce, measured, parser, verdict
+from benchmarks.runner import check_results, describe_run, parser, run_benchmark
 
-#: A run may take so much longer than the limits allow: two cycles.
+#: The allowed excess over the minimum time: two cycles.
 _TWO_CYCLES_SECONDS = 0.5
-#: Of the target, in percent, at the sizes that say so.
+#: The minimum efficiency in percent, by events per tenant.
 _EFFICIENCY = {2_000: 97.0, 5_000: 99.0}
 _RAW_PER_SECOND = 30_000
 _PARTS = ("models", "raw", "lanes")
 _WORK = (
-    f"A queue by key is filled, then a gate of {RATE} events a second and {CAPACITY} at once for each tenant opens, "
-    "and all is let through into another queue. Judged on the release times that the events bear: in order, each once, "
-    "never over the limit, at most two cycles longer than the limits allow. Raw throughput is with limits that never "
-    "bind."
+    "A queue with key partitions is filled and then drained through a gate into another queue. The gate allows each "
+    f"tenant {RATE} events per second and bursts of {CAPACITY}. The release times of the events are checked: in order, "
+    "each event once, never over the limit, and at most two cycles longer than the minimum time. Raw throughput is "
+    "measured with limits that never bind."
 )
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Measure what the arguments ask for; 0 if every check held."""
-    return measured("gate", _measure, _parse(arguments))
+    """Run the benchmark. Return 0 if every check passed."""
+    return run_benchmark("gate", _measure, _parse(arguments))
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    options = parser("gate", "Measure how exactly and how fast gates let events through.")
-    options.add_argument("--only", choices=_PARTS, nargs="+", help="measure these parts (all, but quick without lanes)")
+    options = parser("gate", "Measure the accuracy and throughput of gates.")
+    options.add_argument(
+        "--only", choices=_PARTS, nargs="+", help="parts to measure (default: all; with --quick, all but lanes)"
+    )
     names = [model.name.split()[0] for model in MODELS]
-    options.add_argument("--models", choices=names, nargs="+", default=names, help="of the models, these")
-    asked = options.parse_args(arguments)
-    # Lanes take as long as they need to come to rest.
-    asked.only = asked.only or (_PARTS[:2] if asked.quick else _PARTS)
-    return asked
+    options.add_argument("--models", choices=names, nargs="+", default=names, help="models to measure")
+    parsed = options.parse_args(arguments)
+    # Key partitions take long to become idle.
+    parsed.only = parsed.only or (_PARTS[:2] if parsed.quick else _PARTS)
+    return parsed
 
 
 def _measure(options: argparse.Namespace) -> dict[str, Any]:
     checks = Checks()
     with server.running() as running:
-        result = introduce(_WORK, running, checks) | {"runs": []}
+        result = describe_run(_WORK, running, checks) | {"runs": []}
         _run_parts(Bench(running), options, result, checks)
-    return result | verdict(checks)
+    return result | check_results(checks)
 
 
 def _run_parts(bench: Bench, options: argparse.Namespace, result: dict[str, Any], checks: Checks) -> None:
-    # Spark starts, and what is compiled once is compiled.
+    # Warm-up: Spark starts and the JVM compiles.
     bench.measure(MODELS[0], Size(2, 220), "warm_up")
     if "models" in options.only:
-        for place, size in enumerate(QUICK if options.quick else FULL):
+        for size_number, size in enumerate(QUICK if options.quick else FULL):
             for number, model in enumerate(MODELS):
                 if model.name.split()[0] not in options.models:
                     continue
                 with checks.catching(f"{model.name}, {size.tenants} x {size.each}"):
-                    judged = bench.measure(model, size, f"run_{place}_{number}")
-                    _say(judged)
-                    _check(judged, size, checks)
-                    result["runs"].append(judged.document())
+                    run = bench.measure(model, size, f"run_{size_number}_{number}")
+                    _print_run(run)
+                    _check(run, size, checks)
+                    result["runs"].append(run.document())
     if "raw" in options.only:
         with checks.catching("raw"):
             rate, cpu = bench.raw(QUICK_RAW_EVENTS if options.quick else RAW_EVENTS, "raw")
             result |= {"raw_per_s": round(rate), "raw_cpu_s_per_million": round(cpu, 2)}
             print(f"  raw: {result['raw_per_s']:,} events/s", flush=True)
-            if not options.quick:  # too little to tell how fast it is
+            if not options.quick:  # the workload is too small for a throughput
                 checks.expect("raw throughput", result["raw_per_s"] >= _RAW_PER_SECOND, f"{result['raw_per_s']:,}/s")
     if "lanes" in options.only:
         with checks.catching("lanes"):
-            result["lanes"] = _lanes(bench, checks)
+            result["lanes"] = _idle_partitions(bench, checks)
 
 
-def _lanes(bench: Bench, checks: Checks) -> dict[str, float]:
-    alone, beside = bench.lanes(0, "lanes_0"), bench.lanes(9_900, "lanes_9900")
-    ratio = round(beside / alone, 3)
-    print(f"  100 lanes: {alone:.1f} CPU s; beside 9,900 that rest: {beside:.1f} CPU s", flush=True)
-    checks.expect("lanes that rest cost nothing", ratio <= 1.15, f"{ratio} times as much CPU")
-    return {"active_100_cpu_s": round(alone, 2), "active_100_of_10000_cpu_s": round(beside, 2), "ratio": ratio}
+def _idle_partitions(bench: Bench, checks: Checks) -> dict[str, float]:
+    alone, with_idle = bench.idle_partitions_cpu(0, "idle_0"), bench.idle_partitions_cpu(9_900, "idle_9900")
+    ratio = round(with_idle / alone, 3)
+    print(f"  100 key partitions: {alone:.1f} CPU s; with 9,900 idle ones: {with_idle:.1f} CPU s", flush=True)
+    checks.expect("idle key partitions cost no CPU time", ratio <= 1.15, f"{ratio} times as much CPU")
+    return {"active_100_cpu_s": round(alone, 2), "active_100_of_10000_cpu_s": round(with_idle, 2), "ratio": ratio}
 
 
-def _say(judged: Judgement) -> None:
+def _print_run(run: GateResult) -> None:
     print(
-        f"  {judged.model:17} {judged.tenants:4} tenants {judged.events:8,} events: {judged.drain_s:7.3f} s, at least "
-        f"{judged.ideal_s:6.2f} s, {judged.efficiency_pct:6.2f} %, rate {judged.rate_error_pct:+.3f} %",
+        f"  {run.model:17} {run.tenants:4} tenants {run.events:8,} events: {run.drain_s:7.3f} s, at least "
+        f"{run.ideal_s:6.2f} s, {run.efficiency_pct:6.2f} %, rate {run.rate_error_pct:+.3f} %",
         flush=True,
     )
 
 
-def _check(judged: Judgement, size: Size, checks: Checks) -> None:
-    name = f"{judged.model}, {size.tenants} x {size.each:,}"
-    checks.expect(f"{name}: in order", judged.order_violations == 0, f"{judged.order_violations} violations")
-    checks.expect(f"{name}: each once", judged.lost == judged.twice == 0, f"{judged.lost} lost, {judged.twice} twice")
-    checks.expect(f"{name}: never over the limit", judged.limit_exceeded == 0, f"{judged.limit_exceeded} times")
-    late = judged.drain_s - judged.ideal_s
-    checks.expect(f"{name}: within two cycles of the least time", late <= _TWO_CYCLES_SECONDS, f"{late:.3f} s over")
-    least = _EFFICIENCY.get(size.each)
-    if least is not None:
-        said = f"{judged.efficiency_pct} %"
-        checks.expect(f"{name}: at least {least:g} % of the ideal", judged.efficiency_pct >= least, said)
-    checks.expect(f"{name}: rate within 0.5 %", abs(judged.rate_error_pct) <= 0.5, f"{judged.rate_error_pct} %")
+def _check(run: GateResult, size: Size, checks: Checks) -> None:
+    name = f"{run.model}, {size.tenants} x {size.each:,}"
+    checks.expect(f"{name}: in order", run.order_violations == 0, f"{run.order_violations} violations")
+    checks.expect(f"{name}: each once", run.lost == run.twice == 0, f"{run.lost} lost, {run.twice} twice")
+    checks.expect(f"{name}: never over the limit", run.limit_exceeded == 0, f"{run.limit_exceeded} times")
+    late = run.drain_s - run.ideal_s
+    checks.expect(f"{name}: within two cycles of the minimum time", late <= _TWO_CYCLES_SECONDS, f"{late:.3f} s over")
+    minimum = _EFFICIENCY.get(size.each)
+    if minimum is not None:
+        efficiency = f"{run.efficiency_pct} %"
+        checks.expect(f"{name}: at least {minimum:g} % of the ideal", run.efficiency_pct >= minimum, efficiency)
+    checks.expect(f"{name}: rate within 0.5 %", abs(run.rate_error_pct) <= 0.5, f"{run.rate_error_pct} %")

@@ -1,4 +1,4 @@
-"""The measurements: models, tenants, events, and the minimum time under the limits."""
+"""Rate-limit models, sizes, and the minimum time under the limits."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 from penstock import Stream, sliding_window_gate, token_bucket_gate
 
-#: The limits of a tenant: so many a second, and twice as many at once.
+#: The limits of a tenant: events per second, and burst.
 RATE, CAPACITY = 100, 200
-#: What an event of model D costs on average, and what a request of the cascade carries.
+#: Costs of the events of model D, and items per request of the cascade.
 WEIGHTS = tuple(range(1, 11))
 ITEMS = 5
 WINDOW_SECONDS = 2
@@ -26,27 +26,27 @@ class Size:
 
 FULL = (Size(10, 500), Size(50, 2_000), Size(100, 5_000))
 QUICK = (Size(10, 500),)
-RAW_EVENTS, QUICK_RAW_EVENTS, RAW_LANES = 500_000, 100_000, 100
+RAW_EVENTS, QUICK_RAW_EVENTS, RAW_KEYS = 500_000, 100_000, 100
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A way in which partners limit calls."""
+    """A rate-limit model."""
 
     name: str
-    #: The data of the event with that number.
+    #: The data of an event by its number.
     event: Callable[[int], dict[str, Any]]
-    #: What it costs at the gate that is judged.
+    #: The cost of an event at the evaluated gate.
     cost: Callable[[dict[str, Any]], int]
-    #: The streams, the first reading ``requests`` and the last writing ``approved``.
+    #: The streams. The first reads ``requests``, the last writes ``approved``.
     streams: Callable[[], list[Stream]]
-    #: Of the gate that is judged: cost a second, and at once; or, of a window, its limit in its seconds.
+    #: Limits of the evaluated gate: cost per second and burst. For a sliding window, ``burst`` is its limit.
     rate: float
     burst: int
     window_seconds: float | None = None
 
     def ideal_seconds(self, costs: list[int]) -> float:
-        """The least time from the first release to the last."""
+        """Return the minimum time from the first release to the last."""
         total = sum(costs)
         if self.window_seconds is None:
             return max(0.0, (total - self.burst) / self.rate)

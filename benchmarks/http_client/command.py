@@ -1,4 +1,4 @@
-"""The command: CPU time that a push over HTTP costs the client, by HTTP library."""
+"""``python -m benchmarks http_client``: CPU time of a push over HTTP in the client, by HTTP library."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import msgspec
 from benchmarks.ingest.bench import http_server
 from benchmarks.log import server
 from benchmarks.log.checks import Checks
-from benchmarks.measuring import introduce, measured, parser, verdict
+from benchmarks.runner import check_results, describe_run, parser, run_benchmark
 from penstock import Penstock
 from penstock.client.http.connection import ConnectionPool
 
@@ -44,9 +44,9 @@ QUICK = Plan(pushes=100, rounds=2)
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Measure what the arguments ask for; 0 if every check held."""
+    """Run the benchmark. Return 0 if every check passed."""
     options = parser("http_client", "Compare the HTTP client with httpx and aiohttp.")
-    return measured("http_client", _measure, options.parse_args(arguments))
+    return run_benchmark("http_client", _measure, options.parse_args(arguments))
 
 
 async def _measure(options: argparse.Namespace) -> dict[str, Any]:
@@ -54,11 +54,12 @@ async def _measure(options: argparse.Namespace) -> dict[str, Any]:
     work = (
         f"One process pushes batches of {' and '.join(map(str, BATCHES))} events to one server over loopback, one "
         f"push at a time on one open connection: {plan.rounds} rounds of {plan.pushes:,} pushes after a warm-up "
-        "round, the libraries in turns. The figure is the CPU time of the client process per push, the median of the "
-        "rounds. All libraries send the same bytes and read the whole response; client_push is Penstock.push()."
+        "round, alternating between the libraries. The figure is the CPU time of the client process per push, the "
+        "median of the rounds. All libraries send the same bytes and read the whole response; client_push is "
+        "Penstock.push()."
     )
     with server.running() as running:
-        result = introduce(work, running)
+        result = describe_run(work, running)
         async with Penstock(running.url) as database, AsyncExitStack() as stack:
             url, _ = stack.enter_context(http_server(running.url, 1))
             posts = {
@@ -76,10 +77,10 @@ async def _measure(options: argparse.Namespace) -> dict[str, Any]:
                 stored = (await database.queue(queue).describe()).size.events
                 checks.expect(f"batches of {batch}: every push is stored once", stored == pushed, f"{stored:,}")
     ratios = {
-        batch: {name: round(found[name] / found["penstock"], 2) for name in ("httpx", "aiohttp")}
-        for batch, found in cpu.items()
+        batch: {name: round(costs[name] / costs["penstock"], 2) for name in ("httpx", "aiohttp")}
+        for batch, costs in cpu.items()
     }
-    return result | {"cpu_ms_per_push": cpu, "ratio_to_penstock": ratios, **verdict(checks)}
+    return result | {"cpu_ms_per_push": cpu, "ratio_to_penstock": ratios, **check_results(checks)}
 
 
 async def _measure_batch(
@@ -100,15 +101,15 @@ async def _measure_batch(
 
     pushes = {name: push_with(post) for name, post in posts.items()} | {"client_push": push_with_client}
     cpu: dict[str, list[float]] = {name: [] for name in pushes}
-    for turn in range(plan.rounds + 1):
+    for round_number in range(plan.rounds + 1):
         for name, push in pushes.items():
             accepted, begun = 0, time.process_time()
             for _ in range(plan.pushes):
                 accepted += await push()
             spent = (time.process_time() - begun) / plan.pushes * 1000
             checks.expect(f"batches of {batch}: the server accepts every push", accepted == plan.pushes)
-            print(f"  {batch:>3} events  {name:<12} {spent:.3f} ms{'' if turn else '  (warm-up)'}", flush=True)
-            if turn:
+            print(f"  {batch:>3} events  {name:<12} {spent:.3f} ms{'' if round_number else '  (warm-up)'}", flush=True)
+            if round_number:
                 cpu[name].append(spent)
     return {name: round(median(rounds), 3) for name, rounds in cpu.items()}
 

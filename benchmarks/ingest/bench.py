@@ -1,4 +1,4 @@
-"""One batch size: a load generator against a server process. The log is compared with the responses."""
+"""Measures one batch size: a load generator and a server process. The log is compared with the responses."""
 
 from __future__ import annotations
 
@@ -42,103 +42,103 @@ class Cell:
             "p50_ms": round(ordered[len(ordered) // 2] * 1000, 2),
             "p99_ms": round(ordered[int(len(ordered) * 0.99)] * 1000, 2),
             "rounds": [round(rate) for rate in self.rates],
-            "cpu_s_per_million": {who: round(spent / millions, 2) for who, spent in self.cpu.items()},
+            "cpu_s_per_million": {process: round(spent / millions, 2) for process, spent in self.cpu.items()},
         }
 
 
 @contextmanager
 def http_server(database_url: str, workers: int) -> Iterator[tuple[str, psutil.Process]]:
-    """``penstock serve`` with its defaults, without the request log."""
+    """Run ``penstock serve`` without the request log. Yield its URL and process."""
     command = [sys.executable, "-m", "penstock", "serve", "--port", "0", "--request-log", "none"]
     environment = {**os.environ, "PENSTOCK_DATABASE_URL": database_url}
     process = subprocess.Popen(
         [*command, "--workers", str(workers)], env=environment, stdout=subprocess.PIPE, text=True
     )
     try:
-        said = ""
-        while "Listening on " not in said:
-            said = process.stdout.readline() if process.stdout is not None else ""
-            if not said:
+        line = ""
+        while "Listening on " not in line:
+            line = process.stdout.readline() if process.stdout is not None else ""
+            if not line:
                 raise RuntimeError(f"the server ended with {process.wait()}")
-        yield said.split("Listening on ")[1].strip(), psutil.Process(process.pid)
+        yield line.split("Listening on ")[1].strip(), psutil.Process(process.pid)
     finally:
         process.terminate()
         process.wait(30)
 
 
 async def measure(batch: int, plan: Plan, running: Server, workers: int, checks: Checks) -> dict[str, Any]:
-    """Measure a batch size, on a queue and a server process of its own."""
+    """Measure a batch size with its own queue and server process."""
     cell = Cell(batch)
     queue = f"events_{batch}"
     sent: Counter[int] = Counter()
     async with Penstock(running.url) as q:
         await q.queue(queue).config(dedup_window_seconds=0, max_depth_events=None).create(partitions=PARTITIONS)
         with http_server(running.url, workers) as (url, process):
-            await drive(url, queue, batch, plan.warm_up_seconds, sent)
+            await run_generator(url, queue, batch, plan.warm_up_seconds, sent)
             for _ in range(plan.rounds):
                 before = cpu_seconds(process), running.cpu_seconds()
-                said = await drive(url, queue, batch, plan.seconds, sent)
-                events = sum(said["accepted"]) * batch
+                report = await run_generator(url, queue, batch, plan.seconds, sent)
+                events = sum(report["accepted"]) * batch
                 cell.cpu["server"] += cpu_seconds(process) - before[0]
                 cell.cpu["postgresql"] += running.cpu_seconds() - before[1]
-                cell.cpu["generator"] += said["cpu"]
+                cell.cpu["generator"] += report["cpu"]
                 cell.events += events
-                cell.rates.append(events / said["seconds"])
-                cell.latencies += said["latencies"]
-                fine = not said["refused"] and not said["lost"]
+                cell.rates.append(events / report["seconds"])
+                cell.latencies += report["latencies"]
+                accepted = not report["refused"] and not report["lost"]
                 checks.expect(
-                    f"batches of {batch}: every request is accepted", fine, f"{said['refused']}, {said['lost']}"
+                    f"batches of {batch}: every request is accepted", accepted, f"{report['refused']}, {report['lost']}"
                 )
         await check_log(q, queue, batch, sent, checks)
         await q.queue(queue).delete()
     return cell.summary()
 
 
-async def drive(
+async def run_generator(
     url: str,
     queue: str,
     batch: int,
     seconds: float,
     sent: Counter[int],
     per_second: float | None = None,
-    begins: Callable[[], None] = lambda: None,
+    on_start: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
-    """Let the generator run; answers what it said, and counts in ``sent`` how often each body was accepted.
+    """Run the load generator and return its report. ``sent`` counts the accepted requests of each body.
 
-    ``begins`` is called when it has made what it sends.
+    ``on_start`` is called when the load starts.
     """
     address = urlsplit(url)
-    told = [str(part) for part in (address.hostname, address.port, queue, batch, CONNECTIONS, seconds)]
-    told += [] if per_second is None else [str(per_second)]
-    # A file and no pipe: it says a megabyte at once, of which a part has once been lost on the way.
+    arguments = [str(part) for part in (address.hostname, address.port, queue, batch, CONNECTIONS, seconds)]
+    arguments += [] if per_second is None else [str(per_second)]
+    # A file instead of a pipe: a part of a report of one megabyte was once lost in a pipe.
     with tempfile.TemporaryFile() as output:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "benchmarks.ingest.generator", *told),
+            *(sys.executable, "-m", "benchmarks.ingest.generator", *arguments),
             stdout=output,
             stderr=asyncio.subprocess.PIPE,
         )
         if process.stderr is not None and await process.stderr.readline() == b"begin\n":
-            begins()
-        _, said_wrong = await process.communicate()
+            on_start()
+        _, errors = await process.communicate()
         if process.returncode:
-            raise RuntimeError(f"the load generator ended with {process.returncode}: {said_wrong.decode()}")
+            raise RuntimeError(f"the load generator ended with {process.returncode}: {errors.decode()}")
         output.seek(0)
-        said: dict[str, Any] = json.load(output)
-    for body, times in enumerate(said["accepted"]):
+        report: dict[str, Any] = json.load(output)
+    for body, times in enumerate(report["accepted"]):
         sent[body] += times
-    return said
+    return report
 
 
 async def check_log(q: Penstock, queue: str, batch: int, sent: Counter[int], checks: Checks) -> None:
-    """Each event is in the log as often as its request was accepted."""
-    found: Counter[int] = Counter()
+    """Check that each event is in the log as often as its request was accepted."""
+    stored: Counter[int] = Counter()
     reader = q.queue(queue).group("check").batch(20_000).partitions(PARTITIONS).auto_ack()
     while events := await reader.pop():
-        found.update(event.data["n"] for event in events)
-    wanted = {body * batch + i: times for body, times in sent.items() for i in range(batch) if times}
-    wrong = sum(found[n] != wanted.get(n, 0) for n in found.keys() | wanted.keys())
+        stored.update(event.data["n"] for event in events)
+    expected = {body * batch + i: times for body, times in sent.items() for i in range(batch) if times}
+    wrong = sum(stored[n] != expected.get(n, 0) for n in stored.keys() | expected.keys())
     checks.expect(
-        f"batches of {batch}: what is in the log is what was answered accepted",
+        f"batches of {batch}: the log has the accepted events",
         wrong == 0,
-        f"{wrong} of {len(wanted):,} events are not there as often as they were accepted",
+        f"{wrong} of {len(expected):,} events are not stored as often as they were accepted",
     )

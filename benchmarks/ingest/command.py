@@ -1,4 +1,4 @@
-"""The command: each batch size in turn, and one JSON object as the last line."""
+"""``python -m benchmarks ingest``."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from benchmarks.ingest.events import body
 from benchmarks.ingest.plan import BATCHES, CONNECTIONS, FULL, PARTITIONS, QUICK, Plan
 from benchmarks.log import server
 from benchmarks.log.checks import Checks
-from benchmarks.measuring import introduce, measured, parser, verdict
+from benchmarks.runner import check_results, describe_run, parser, run_benchmark
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Measure what the arguments ask for; 0 if every check held."""
-    return measured("ingest", _measure, _parse(arguments))
+    """Run the benchmark. Return 0 if every check passed."""
+    return run_benchmark("ingest", _measure, _parse(arguments))
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     options = parser("ingest", "Measure HTTP ingestion.")
     options.add_argument("--only", type=int, choices=BATCHES, nargs="+", default=BATCHES, metavar="BATCH")
-    options.add_argument("--workers", type=int, default=1, metavar="N", help="server processes")
+    options.add_argument("--workers", type=int, default=1, metavar="N", help="number of server processes")
     return options.parse_args(arguments)
 
 
@@ -30,23 +30,23 @@ async def _measure(options: argparse.Namespace) -> dict[str, Any]:
     plan, checks = QUICK if options.quick else FULL, Checks()
     keys = ("events_per_s", "p50_ms", "p99_ms", "cpu_s_per_million", "rounds")
     with server.running() as running:
-        result = _introduce(plan, running, options.workers, checks)
+        result = _describe_run(plan, running, options.workers, checks)
         result |= {key: {} for key in keys}
         for batch in options.only:
             with checks.catching(f"batches of {batch}"):
                 cell = await measure(batch, plan, running, options.workers, checks)
-                print(f"{batch:>5} events a request: {cell}", flush=True)
+                print(f"{batch:>5} events per request: {cell}", flush=True)
                 for key in keys:
                     result[key][str(batch)] = cell[key]
-    return result | verdict(checks)
+    return result | check_results(checks)
 
 
-def _introduce(plan: Plan, running: server.Server, workers: int, checks: Checks) -> dict[str, Any]:
+def _describe_run(plan: Plan, running: server.Server, workers: int, checks: Checks) -> dict[str, Any]:
     work = (
         f"{CONNECTIONS} connections to {workers} server process{'' if workers == 1 else 'es'}, each with one request "
-        f"under way: lines of {len(body(1, 1))} bytes, the key taken from a field, to {PARTITIONS} hash "
-        f"partitions. Each batch size for {plan.seconds:g} s, {plan.rounds} time(s), after a warm-up; "
-        "the median of the rates, the percentiles of all requests."
+        f"in flight. A line has {len(body(1, 1))} bytes, the key is a field, the queue has {PARTITIONS} hash "
+        f"partitions. Each batch size runs {plan.rounds} time(s) for {plan.seconds:g} s after a warm-up. The rate is "
+        "the median, the percentiles are of all requests."
     )
     method = {"connections": CONNECTIONS, "partitions": PARTITIONS, "line_bytes": len(body(1, 1)), "workers": workers}
-    return introduce(work, running, checks) | {"method": method}
+    return describe_run(work, running, checks) | {"method": method}

@@ -1,4 +1,4 @@
-"""The events that are sent: lines of about a hundred bytes, every one different."""
+"""Request bodies: distinct events of about 90 bytes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from benchmarks.ingest.plan import BODIES, KEYS
 
 
 def body(number: int, batch: int) -> bytes:
-    """The lines of one request; ``n`` counts the events of all bodies."""
+    """Return the lines of one request. ``n`` numbers the events of all bodies."""
     chance = random.Random(number)
     first = number * batch
     return b"\n".join(
@@ -26,5 +26,4 @@ def body(number: int, batch: int) -> bytes:
 
 
 def bodies(batch: int) -> list[bytes]:
-    """All of them."""
     return [body(number, batch) for number in range(BODIES)]

@@ -1,8 +1,8 @@
-"""The load generator, a process of its own: as little between it and the sockets as can be.
+"""HTTP load generator, in its own process, with little overhead.
 
 ``python -m benchmarks.ingest.generator HOST PORT QUEUE BATCH CONNECTIONS SECONDS [EVENTS_PER_SECOND]`` prints one JSON
-object: how often each body was accepted, how long each request took, and its own CPU time. Each connection sends its
-next request when the one before is answered; with a rate, not before it is due.
+object: the accepted requests of each body, the latency of each request, and its own CPU time. Each connection sends its
+next request after the response to the previous one and, with a rate, not before it is due.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _ACCEPTED = re.compile(rb'"accepted":(\d+)')
 
 
 class Connection(asyncio.Protocol):
-    """Sends, waits for the answer, sends again."""
+    """Sends requests one after another."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._held = b""
+        self._buffer = b""
         self._body = 0
         self._sent_at = 0.0
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -37,14 +37,14 @@ class Connection(asyncio.Protocol):
         self._next()
 
     def data_received(self, data: bytes) -> None:
-        held = self._held + data if self._held else data
-        head = held.find(b"\r\n\r\n")
-        found = None if head < 0 else _LENGTH.search(held, 0, head)
-        if found is None or len(held) < head + 4 + int(found[1]):
-            self._held = held
+        buffered = self._buffer + data if self._buffer else data
+        head = buffered.find(b"\r\n\r\n")
+        length = None if head < 0 else _LENGTH.search(buffered, 0, head)
+        if length is None or len(buffered) < head + 4 + int(length[1]):
+            self._buffer = buffered
             return
-        self._held = b""
-        self._run.answered(self._body, held, time.perf_counter() - self._sent_at)
+        self._buffer = b""
+        self._run.record(self._body, buffered, time.perf_counter() - self._sent_at)
         self._next()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -57,9 +57,9 @@ class Connection(asyncio.Protocol):
             self.done.set_result(None)
             self._transport.close()
             return
-        self._body = self._run.turn()
+        self._body = self._run.next_body()
         now = time.perf_counter()
-        # With a rate, a request that could not be sent when it was due took as much longer.
+        # With a rate, the latency counts from the scheduled time.
         self._sent_at = self._run.due() or now
         if self._sent_at > now:
             asyncio.get_running_loop().call_later(self._sent_at - now, self._send)
@@ -80,36 +80,36 @@ class Run:
         ).encode()
         self.requests = [head + b"%d\r\n\r\n" % len(text) + text for text in bodies(batch)]
         self.batch = batch
-        #: From one request to the next, of all connections together.
-        self._apart = 0.0 if per_second is None else batch / per_second
+        #: Seconds between requests, over all connections.
+        self._interval = 0.0 if per_second is None else batch / per_second
         self._due = 0.0
         self.until = 0.0
         self.lost = 0
         self.refused: dict[str, int] = {}
         self.accepted = [0] * len(self.requests)
         self.seconds: list[float] = []
-        self._turn = 0
+        self._body = 0
 
-    def turn(self) -> int:
-        """Which body is next."""
-        self._turn = (self._turn + 1) % len(self.requests)
-        return self._turn
+    def next_body(self) -> int:
+        """Return the index of the next body."""
+        self._body = (self._body + 1) % len(self.requests)
+        return self._body
 
     def due(self) -> float:
-        """When the next request is to be sent; without a rate, 0."""
-        if self._apart == 0.0:
+        """Return the scheduled time of the next request, or 0 without a rate."""
+        if self._interval == 0.0:
             return 0.0
-        self._due = (self._due or time.perf_counter()) + self._apart
+        self._due = (self._due or time.perf_counter()) + self._interval
         return self._due
 
-    def answered(self, body: int, answer: bytes, seconds: float) -> None:
-        """Take note of an answer."""
+    def record(self, body: int, response: bytes, seconds: float) -> None:
+        """Record a response."""
         self.seconds.append(seconds)
-        found = _ACCEPTED.search(answer)
-        if answer.startswith(b"HTTP/1.1 200") and found is not None and int(found[1]) == self.batch:
+        accepted = _ACCEPTED.search(response)
+        if response.startswith(b"HTTP/1.1 200") and accepted is not None and int(accepted[1]) == self.batch:
             self.accepted[body] += 1
         else:
-            status = answer[9:12].decode("latin-1")
+            status = response[9:12].decode("latin-1")
             self.refused[status] = self.refused.get(status, 0) + 1
 
 
@@ -117,13 +117,13 @@ async def _drive(
     host: str, port: int, queue: str, batch: int, connections: int, seconds: float, per_second: float | None
 ) -> dict[str, Any]:
     run = Run(host, port, queue, batch, per_second)
-    # Bodies are made: what is spent from now on is spent on the load.
+    # The bodies are generated. The measured time starts here.
     print("begin", file=sys.stderr, flush=True)
     loop = asyncio.get_running_loop()
     cpu, began = time.process_time(), time.perf_counter()
     run.until = began + seconds
-    made = [await loop.create_connection(lambda: Connection(run), host, port) for _ in range(connections)]
-    await asyncio.gather(*(connection.done for _, connection in made))
+    connected = [await loop.create_connection(lambda: Connection(run), host, port) for _ in range(connections)]
+    await asyncio.gather(*(connection.done for _, connection in connected))
     took = time.perf_counter() - began
     return {
         "seconds": took,

@@ -1,15 +1,15 @@
-"""Sizes of the runs."""
+"""Sizes of the full and the quick run."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: Events in one request.
+#: Events per request.
 BATCHES = (1, 10, 100, 1000)
 CONNECTIONS = 16
 PARTITIONS = 8
 KEYS = 1000
-#: Bodies that are made before the clock runs and sent again and again, in turns.
+#: Bodies that are generated before the measured time and sent in rotation.
 BODIES = 200
 
 

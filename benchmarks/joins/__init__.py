@@ -1,1 +1,1 @@
-"""A join of two streams, with what waits in PostgreSQL and in Spark's state store."""
+"""A join of two streams, with its state in PostgreSQL or in Spark's state stores."""

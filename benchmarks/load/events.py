@@ -1,6 +1,6 @@
-"""The events: about 100 bytes of JSON each, from a generator with a fixed seed.
+"""Event generator with a fixed seed: about 100 bytes of JSON per event.
 
-Only the standard library is used here: the peers' environments import it too.
+It uses only the standard library, because the environments of the peers import it.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from random import Random
 from typing import NamedTuple, TypedDict
 
 SEED = 20_260_131
-#: An event's ``ts`` is this plus its number, so that whoever reads the event knows which one it is.
+#: The ``ts`` of an event is this plus its number, so it identifies the event.
 EPOCH = 1_763_200_000_000
 USERS = 10_000
 _PAGES = [f"/catalogue/item/{i}" for i in range(500)]
-_LEAST, _MOST = 100, 99_999
+_MIN_CENTS, _MAX_CENTS = 100, 99_999
 _NOTE_BYTES = 6
 _ID_BYTES = 8
 
 
 class Data(TypedDict):
-    """The data of an event."""
+    """The payload of an event."""
 
     user: str
     amount: int
@@ -30,8 +30,8 @@ class Data(TypedDict):
     note: str
 
 
-class Made(NamedTuple):
-    """Consecutive events, from number ``first`` on, and the id of each."""
+class EventBatch(NamedTuple):
+    """Consecutive events from number ``first``, and their ids."""
 
     first: int
     data: list[Data]
@@ -39,9 +39,9 @@ class Made(NamedTuple):
 
 
 class Generator:
-    """Makes events, all different, always the same ones for the same seed and number of users.
+    """Generates distinct events, which depend only on the seed and the number of users.
 
-    ``each_once`` deals the users out like cards, so that any run of as many events as there are users has one of each.
+    With ``each_once``, each block of as many events as there are users has one event of each user.
     """
 
     def __init__(self, users: int = USERS, *, each_once: bool = False, seed: int = SEED) -> None:
@@ -50,11 +50,11 @@ class Generator:
         self._each_once = each_once
         self._next = 0
 
-    def make(self, amount: int) -> Made:
+    def generate(self, amount: int) -> EventBatch:
         random, first = self._random, self._next
         self._next += amount
-        users = self._deal(amount) if self._each_once else random.choices(self._users, k=amount)
-        amounts = random.choices(range(_LEAST, _MOST + 1), k=amount)
+        users = self._permuted_users(amount) if self._each_once else random.choices(self._users, k=amount)
+        amounts = random.choices(range(_MIN_CENTS, _MAX_CENTS + 1), k=amount)
         pages = random.choices(_PAGES, k=amount)
         notes = _hex(random, amount, _NOTE_BYTES)
         ids = _hex(random, amount, _ID_BYTES)
@@ -62,20 +62,20 @@ class Generator:
             Data(user=user, amount=cents, ts=ts, page=page, note=note)
             for user, cents, ts, page, note in zip(users, amounts, count(EPOCH + first), pages, notes, strict=False)
         ]
-        return Made(first, data, ids)
+        return EventBatch(first, data, ids)
 
     def random_bits(self) -> float:
         """Return the random bits of an event with its id, without its ``ts``."""
         users = 0.0 if self._each_once else log2(len(self._users))
-        return users + log2(_MOST - _LEAST + 1) + log2(len(_PAGES)) + 8 * (_NOTE_BYTES + _ID_BYTES)
+        return users + log2(_MAX_CENTS - _MIN_CENTS + 1) + log2(len(_PAGES)) + 8 * (_NOTE_BYTES + _ID_BYTES)
 
-    def _deal(self, amount: int) -> list[str]:
+    def _permuted_users(self, amount: int) -> list[str]:
         if amount % len(self._users):
-            raise ValueError(f"{amount} events cannot be dealt to {len(self._users)} users")
-        dealt: list[str] = []
+            raise ValueError(f"{amount} events are no multiple of {len(self._users)} users")
+        users: list[str] = []
         for _ in range(amount // len(self._users)):
-            dealt += self._random.sample(self._users, len(self._users))
-        return dealt
+            users += self._random.sample(self._users, len(self._users))
+        return users
 
 
 def _hex(random: Random, amount: int, width: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""Measuring: wall clock and this process's CPU time, only while the load runs."""
+"""Measures wall-clock time and CPU time of this process while the load runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Self
 
 @dataclass(slots=True)
 class Rate:
-    """Events, seconds, and the CPU seconds of this process."""
+    """Events, and the wall-clock and CPU seconds that they took."""
 
     events: int = 0
     seconds: float = 0.0
@@ -23,7 +23,7 @@ class Rate:
 
 
 class Meter:
-    """Runs inside ``with``; may be entered again and again."""
+    """Measures inside ``with``, cumulatively over several blocks."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -43,7 +43,7 @@ class Meter:
 
 
 class ProfilingMeter(Meter):
-    """A meter that keeps a profile of what ran inside it."""
+    """A meter that also records a profile."""
 
     def __init__(self) -> None:
         super().__init__()

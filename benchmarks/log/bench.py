@@ -1,4 +1,4 @@
-"""The parts that all measurements share: the server, the client, and the queues to load and check."""
+"""State that all measurements of the log share: server, client, and queues that are loaded and checked."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from itertools import count
 
 import msgspec
 
-from benchmarks.load import drive
-from benchmarks.load.events import USERS, Generator, Made
+from benchmarks.load import generator
+from benchmarks.load.events import USERS, EventBatch, Generator
 from benchmarks.load.ledger import Ledger, Reading
 from benchmarks.load.meter import Meter, Rate
 from benchmarks.log.checks import Checks
@@ -19,13 +19,13 @@ from penstock import Penstock, PushResult
 from penstock.client.queue import QueueHandle
 
 
-class _Told(msgspec.Struct):
+class _EventData(msgspec.Struct):
     ts: int
     amount: int
 
 
 _encoder = msgspec.json.Encoder()
-_told = msgspec.json.Decoder(_Told)
+_event_data_decoder = msgspec.json.Decoder(_EventData)
 _numbers = count(1)
 _WAIT_MILLIS = 50
 _DEDUP_SECONDS = 3600
@@ -33,7 +33,7 @@ _DEDUP_SECONDS = 3600
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of queue: by hash with a number of partitions, or by key with a lane per user."""
+    """A kind of queue: hash-partitioned, or with one key partition per user."""
 
     name: str
     partitions: int | None = 8
@@ -41,13 +41,13 @@ class Kind:
     dedup: bool = False
 
     @property
-    def lanes(self) -> int:
+    def partition_count(self) -> int:
         return self.users if self.partitions is None else self.partitions
 
 
 @dataclass(slots=True)
-class Outcome:
-    """A measured cell: the rate, and the CPU seconds of client and server per million events."""
+class CellResult:
+    """The result of a cell: the rate, and the CPU seconds of client and server per million events."""
 
     rate: Rate
     client_cpu: float
@@ -56,26 +56,26 @@ class Outcome:
 
 @dataclass(slots=True)
 class LoadedQueue:
-    """A queue with everything that was pushed to it."""
+    """A queue and the ledger of the events pushed to it."""
 
     name: str
     kind: Kind
     ledger: Ledger
 
 
-def envelopes(made: Made) -> list[dict[str, object]]:
-    """Events as a producer pushes them: data, a key that orders them, an id."""
-    return [{"id": id_, "key": data["user"], "data": data} for data, id_ in zip(made.data, made.ids, strict=True)]
+def envelopes(batch: EventBatch) -> list[dict[str, object]]:
+    """Return events as a producer pushes them: data, key and id."""
+    return [{"id": id_, "key": data["user"], "data": data} for data, id_ in zip(batch.data, batch.ids, strict=True)]
 
 
-def ndjson(made: Made) -> bytes:
-    """Events as lines of JSON."""
-    return _encoder.encode_lines(made.data)
+def ndjson(batch: EventBatch) -> bytes:
+    """Return events as NDJSON."""
+    return _encoder.encode_lines(batch.data)
 
 
 @dataclass(slots=True)
 class Bench:
-    """A run."""
+    """The server, client, plan and checks of a run."""
 
     server: Server
     url: str
@@ -92,23 +92,25 @@ class Bench:
         return LoadedQueue(name, kind, Ledger(Generator(kind.users, each_once=each_once), batch))
 
     async def push(self, queue: LoadedQueue, *, tasks: int, seconds: float, meter: Meter | None = None) -> Rate:
-        """Push dicts at full speed."""
-        return await drive.push(queue.ledger, self._sender(queue), envelopes, tasks=tasks, seconds=seconds, meter=meter)
+        """Push dicts at full speed for a time."""
+        return await generator.push(
+            queue.ledger, self._sender(queue), envelopes, tasks=tasks, seconds=seconds, meter=meter
+        )
 
     async def push_ndjson(
         self, queue: LoadedQueue, *, key_field: str | None, tasks: int, seconds: float, meter: Meter | None = None
     ) -> Rate:
-        """Push bytes at full speed."""
+        """Push NDJSON at full speed for a time."""
         handle = self.q.queue(queue.name)
 
         async def send(_: int, lines: bytes) -> None:
             all_accepted(await handle.push_ndjson(lines, key_field), queue.ledger.batch)
 
-        return await drive.push(queue.ledger, send, ndjson, tasks=tasks, seconds=seconds, meter=meter)
+        return await generator.push(queue.ledger, send, ndjson, tasks=tasks, seconds=seconds, meter=meter)
 
     async def fill(self, queue: LoadedQueue, events: int, *, tasks: int) -> Rate:
         """Push a number of events as dicts."""
-        return await drive.push_all(queue.ledger, self._sender(queue), envelopes, tasks=tasks, events=events)
+        return await generator.push_all(queue.ledger, self._sender(queue), envelopes, tasks=tasks, events=events)
 
     async def pop(
         self,
@@ -118,7 +120,7 @@ class Bench:
         batch: int,
         tasks: int,
         seconds: float,
-        most: int,
+        limit: int,
         partitions: int = 1,
         meter: Meter | None = None,
     ) -> tuple[Rate, list[int]]:
@@ -133,24 +135,24 @@ class Bench:
             await self.q.ack(events)
             return len(events)
 
-        return await drive.pop(take, tasks=tasks, seconds=seconds, most=most, meter=meter)
+        return await generator.pop(take, tasks=tasks, seconds=seconds, limit=limit, meter=meter)
 
     async def verify(self, check: str, queue: LoadedQueue, *, ids: bool = True, in_order: bool = True) -> None:
-        """Read the whole queue and hold it against the ledger."""
+        """Read the whole queue and compare it with the ledger."""
         reading = Reading(queue.ledger, in_order=in_order)
-        handle = self._reader(queue, "oracle", 4000, queue.kind.lanes)
+        handle = self._reader(queue, "oracle", 4000, queue.kind.partition_count)
         while events := await handle.pop():
-            said = _told.decode_lines(b"\n".join([event.raw for event in events]))
+            decoded = _event_data_decoder.decode_lines(b"\n".join([event.raw for event in events]))
             reading.add(
-                [each.ts for each in said],
-                [each.amount for each in said],
+                [data.ts for data in decoded],
+                [data.amount for data in decoded],
                 [event.id for event in events] if ids else None,
             )
             await self.q.ack(events)
         self.checks.expect_none(check, reading.finish() + await self.not_completed(queue, "oracle", reading.events))
 
     async def not_completed(self, queue: LoadedQueue, group: str, acknowledged: int) -> list[str]:
-        """Return a problem if a group that started at the beginning has not completed all acknowledged events."""
+        """Return a problem if the group did not complete exactly the acknowledged events."""
         completed = len(queue.ledger) - await self.q.queue(queue.name).group(group).lag()
         if completed == acknowledged:
             return []
@@ -170,6 +172,6 @@ class Bench:
 
 
 def all_accepted(result: PushResult, pushed: int) -> None:
-    """Raise if a push did not store all its events anew."""
+    """Raise if a push did not store all its events."""
     if result.accepted != pushed:
         raise RuntimeError(f"{pushed} events were pushed and {result.accepted} accepted")

@@ -1,4 +1,4 @@
-"""The checks of a run by name, and the problems of failed ones."""
+"""Named checks of a run."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from contextlib import contextmanager
 
 
 class Checks:
-    """A check that is made several times holds if it held each time."""
+    """Collects check results. A check that runs several times passes if it passes each time."""
 
     def __init__(self) -> None:
         self.results: dict[str, bool] = {}
         self.failures: list[str] = []
 
-    def expect(self, name: str, holds: bool, otherwise: str = "") -> None:
+    def expect(self, name: str, holds: bool, detail: str = "") -> None:
         self.results[name] = self.results.get(name, True) and holds
         if not holds:
-            said = f"{name}: {otherwise}" if otherwise else name
-            self.failures.append(said)
-            print(f"  CHECK FAILED  {said}", flush=True)
+            failure = f"{name}: {detail}" if detail else name
+            self.failures.append(failure)
+            print(f"  CHECK FAILED  {failure}", flush=True)
 
     def expect_none(self, name: str, problems: Iterable[str]) -> None:
         problems = list(problems)
@@ -26,7 +26,7 @@ class Checks:
 
     @contextmanager
     def catching(self, name: str) -> Iterator[None]:
-        """Count an error as a failed check, so that the rest is measured all the same."""
+        """Record an exception as a failed check and continue."""
         try:
             yield
         except Exception as error:

@@ -1,4 +1,4 @@
-"""Randomness of the events, measured with a compressor: the stored size is honest only for random events."""
+"""Compressibility of the generated events. The stored size is meaningful only if they do not compress well."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _EVENTS = 2_000
 
 
 def describe_events() -> dict[str, float]:
-    """Sizes per event, over one chunk of them."""
+    """Return raw and compressed sizes per event, over one chunk."""
     generator = Generator()
-    made = generator.make(_EVENTS)
-    lines = ndjson(made)
-    ids = "".join(made.ids).encode()
-    notes = "".join([data["note"] for data in made.data]).encode()
+    batch = generator.generate(_EVENTS)
+    lines = ndjson(batch)
+    ids = "".join(batch.ids).encode()
+    notes = "".join([data["note"] for data in batch.data]).encode()
     zstd = zstandard.ZstdCompressor(level=3)
     return {
         "json_bytes": round(len(lines) / _EVENTS - 1, 2),

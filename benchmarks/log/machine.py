@@ -1,4 +1,4 @@
-"""The machine of a run, and the CPU time that other processes used meanwhile."""
+"""Description of the machine, and the CPU time of unrelated processes during a run."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def describe() -> dict[str, object]:
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
         "java": _java(),
-        "packages": {name: found for name in _PACKAGES if (found := _version(name)) is not None},
+        "packages": {name: installed for name in _PACKAGES if (installed := _version(name)) is not None},
         "commit": _commit(),
         "load_average_before": round(os.getloadavg()[0], 2),
     }
@@ -61,12 +61,12 @@ def _version(package: str) -> str | None:
 
 
 def _java() -> str | None:
-    said = _output("java", "-version")
-    return said.splitlines()[0].split('"')[1] if said and '"' in said else None
+    output = _output("java", "-version")
+    return output.splitlines()[0].split('"')[1] if output and '"' in output else None
 
 
 def _commit() -> str | None:
-    """The commit that was measured; with a plus if files differ from it."""
+    """Return the measured commit, with a plus sign if the working tree differs."""
     commit = _output("git", "rev-parse", "--short=10", "HEAD")
     if not commit:
         return None
@@ -82,14 +82,15 @@ def _output(*command: str) -> str | None:
     return done.stdout + done.stderr if done.returncode == 0 else None
 
 
-class Bystanders:
-    """CPU time that went to processes other than the benchmark's, and to other guests of the same host.
+class OtherProcesses:
+    """CPU time of processes that do not belong to the benchmark, and of other guests of the host.
 
-    Ours is what is below this process, whatever was below it once, and what :meth:`ours` names. It is looked at every
-    few seconds: what a process spends between the last look and its end counts as others', which overstates these.
+    The benchmark's processes are this process, its current and former descendants, and those added with
+    :meth:`exclude`. They are sampled every few seconds. The CPU time between the last sample of a process and its end
+    counts as that of others, so their share is overstated.
     """
 
-    _named: list[int] = []  # noqa: RUF012 - of the class: servers are started where nobody knows of the run
+    _excluded: list[int] = []  # noqa: RUF012 - shared: a server starts without a reference to the run
 
     def __init__(self) -> None:
         self._began = time.monotonic()
@@ -97,16 +98,16 @@ class Bystanders:
         self._spent: dict[tuple[int, float], float] = {}
         self._before: dict[tuple[int, float], float] = {}
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._sample, daemon=True)
+        self._thread = threading.Thread(target=self._sample_periodically, daemon=True)
 
     @classmethod
-    def ours(cls, pid: int) -> None:
-        """A process that belongs to the run, though it is not below it."""
-        cls._named.append(pid)
+    def exclude(cls, pid: int) -> None:
+        """Count a process as part of the run although it is no descendant."""
+        cls._excluded.append(pid)
 
     def shares(self) -> dict[str, float]:
-        """The parts of the machine, from 0 to 1, that others took and that the host did not give."""
-        self._look()
+        """Return the shares of the machine, from 0 to 1, that other processes and other guests used."""
+        self._sample()
         busy, stolen = _busy_and_stolen()
         whole = (time.monotonic() - self._began) * (os.cpu_count() or 1)
         others = (busy - self._busy) - sum(self._spent.values())
@@ -116,7 +117,7 @@ class Bystanders:
         }
 
     def __enter__(self) -> Self:
-        self._look()
+        self._sample()
         self._thread.start()
         return self
 
@@ -126,31 +127,31 @@ class Bystanders:
         self._stop.set()
         self._thread.join()
 
-    def _sample(self) -> None:
+    def _sample_periodically(self) -> None:
         while not self._stop.wait(_SAMPLE_SECONDS):
-            self._look()
+            self._sample()
 
-    def _look(self) -> None:
+    def _sample(self) -> None:
         alive = {process.pid: process for process in psutil.process_iter(["ppid"])}
-        below: defaultdict[int, list[int]] = defaultdict(list)
+        children: defaultdict[int, list[int]] = defaultdict(list)
         for process in alive.values():
-            below[process.info["ppid"]].append(process.pid)
-        # Those that were seen below us stay ours when the one between has ended.
-        ours, seen = [os.getpid(), *self._named, *(pid for pid, _ in self._spent)], set[int]()
-        while ours:
-            pid = ours.pop()
+            children[process.info["ppid"]].append(process.pid)
+        # A known descendant stays one when its parent has ended.
+        pending, seen = [os.getpid(), *self._excluded, *(pid for pid, _ in self._spent)], set[int]()
+        while pending:
+            pid = pending.pop()
             if pid in alive and pid not in seen:
                 seen.add(pid)
-                ours += below[pid]
+                pending += children[pid]
                 with suppress(psutil.NoSuchProcess):
-                    self._note(alive[pid])
+                    self._record(alive[pid])
 
-    def _note(self, process: psutil.Process) -> None:
+    def _record(self, process: psutil.Process) -> None:
         times = process.cpu_times()
-        who, spent = (process.pid, process.create_time()), times.user + times.system
-        # What this process spent before the run is not the run's; the others were started by it.
-        before = self._before.setdefault(who, spent if process.pid == os.getpid() else 0.0)
-        self._spent[who] = spent - before
+        identity, spent = (process.pid, process.create_time()), times.user + times.system
+        # Only this process has CPU time from before the run.
+        before = self._before.setdefault(identity, spent if process.pid == os.getpid() else 0.0)
+        self._spent[identity] = spent - before
 
 
 def _busy_and_stolen() -> tuple[float, float]:

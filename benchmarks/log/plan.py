@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 BATCHES = (1, 10, 100, 1000)
-LANE_BATCHES = (100, 1000)
+KEY_QUEUE_BATCHES = (100, 1000)
 TASKS = 8
 MANY_TASKS = 64
 PARTITIONS = 8
-LANES = 100
-#: A pop of a queue by key may take this many lanes at once.
-LANES_A_POP = 16
-WORST_LANES = 1000
-WORST_PUSHERS = 4
+KEYS = 100
+#: The maximum number of key partitions per pop.
+PARTITIONS_PER_POP = 16
+CONTENDED_KEYS = 1000
+CONTENDING_CLIENTS = 4
 
-#: What ``--only`` can name, in the order in which it runs.
+#: The sections of ``--only``, in order.
 SECTIONS = (
     "push",
     "push_64_tasks",
@@ -37,18 +37,18 @@ class Plan:
 
     quick: bool
     cell_seconds: float
-    #: For cells that stand beside the main ones.
+    #: For cells outside the main table.
     extra_cell_seconds: float
     rounds: int
-    #: Events that lie ready for the pops: by hash, in each of the queues by key, and pushed one at a time.
-    stock: int
-    lane_stock: int
-    single_stock: int
+    #: Events in the prefilled queues: hash-partitioned, keyed, and filled one event at a time.
+    prefilled_events: int
+    key_queue_events: int
+    single_push_events: int
     history_small: int
     history_large: int
-    history_turns: int
-    held_turns: int
-    turn_seconds: float
+    history_rounds: int
+    held_rounds: int
+    round_seconds: float
 
 
 FULL = Plan(
@@ -56,26 +56,26 @@ FULL = Plan(
     cell_seconds=3.0,
     extra_cell_seconds=3.0,
     rounds=3,
-    stock=2_400_000,
-    lane_stock=600_000,
-    single_stock=100_000,
+    prefilled_events=2_400_000,
+    key_queue_events=600_000,
+    single_push_events=100_000,
     history_small=10_000,
     history_large=10_000_000,
-    history_turns=12,
-    held_turns=30,
-    turn_seconds=1.0,
+    history_rounds=12,
+    held_rounds=30,
+    round_seconds=1.0,
 )
 QUICK = Plan(
     quick=True,
     cell_seconds=0.4,
     extra_cell_seconds=0.25,
     rounds=1,
-    stock=200_000,
-    lane_stock=40_000,
-    single_stock=5_000,
+    prefilled_events=200_000,
+    key_queue_events=40_000,
+    single_push_events=5_000,
     history_small=10_000,
     history_large=500_000,
-    history_turns=3,
-    held_turns=4,
-    turn_seconds=0.2,
+    history_rounds=3,
+    held_rounds=4,
+    round_seconds=0.2,
 )

@@ -1,4 +1,4 @@
-"""One cell under cProfile, for tuning."""
+"""Profiles one cell with cProfile."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pstats
 from benchmarks.load.meter import ProfilingMeter
 from benchmarks.log.bench import Bench
 from benchmarks.log.cells import all_cells
-from benchmarks.log.stocks import Stocks
+from benchmarks.log.prefilled_queues import PrefilledQueues
 
 _LINES = 45
 
@@ -17,10 +17,10 @@ def names() -> list[str]:
 
 
 async def profile_cell(bench: Bench, name: str) -> dict[str, object]:
-    """Run it, print where the time went, and answer its rate, which the profiler slows down."""
+    """Run a cell, print its profile, and return its rate under the profiler."""
     (cell,) = [cell for cell in all_cells() if cell.name == name]
-    print(f"{cell.name}: {cell.does}, under cProfile", flush=True)
+    print(f"{cell.name}: {cell.description}, under cProfile", flush=True)
     meter = ProfilingMeter()
-    outcome = await cell.run(bench, Stocks(bench), meter)
+    result = await cell.run(bench, PrefilledQueues(bench), meter)
     pstats.Stats(meter.profile).sort_stats("tottime").print_stats(_LINES)
-    return {"profiled": name, "events_per_second_profiled": round(outcome.rate.per_second)}
+    return {"profiled": name, "events_per_second_profiled": round(result.rate.per_second)}

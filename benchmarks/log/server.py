@@ -1,4 +1,4 @@
-"""The PostgreSQL that is measured: embedded, in a temporary directory, with durability on."""
+"""The PostgreSQL server of a benchmark: embedded, in a temporary directory, durable."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from urllib.parse import urlsplit, urlunsplit
 import psutil
 import psycopg
 
-from benchmarks.log.machine import Bystanders
+from benchmarks.log.machine import OtherProcesses
 from penstock.db.embedded.server import EmbeddedPostgres, status
 
 _SETTINGS = (
@@ -30,14 +30,14 @@ _SETTINGS = (
 
 
 class Server:
-    """A running server with databases of our making."""
+    """A running server."""
 
     def __init__(self, url: str, pid: int) -> None:
         self.url, self.pid = url, pid
         self._postmaster = psutil.Process(pid)
 
     def create_database(self, name: str) -> str:
-        """Make an empty database and return its URL."""
+        """Create an empty database and return its URL."""
         with psycopg.connect(self.url, autocommit=True) as conn:
             conn.execute(psycopg.sql.SQL("CREATE DATABASE {}").format(psycopg.sql.Identifier(name)))
         return urlunsplit(urlsplit(self.url)._replace(path=f"/{name}"))
@@ -45,8 +45,8 @@ class Server:
     def settings(self) -> dict[str, str]:
         """Return the settings that the server reports."""
         with psycopg.connect(self.url) as conn:
-            said = {name: conn.execute(f"SHOW {name}".encode()).fetchone() for name in _SETTINGS}
-        return {name: str(row[0]) for name, row in said.items() if row is not None}
+            rows = {name: conn.execute(f"SHOW {name}".encode()).fetchone() for name in _SETTINGS}
+        return {name: str(row[0]) for name, row in rows.items() if row is not None}
 
     def deadlocks(self) -> int:
         """Return the number of deadlocks in all databases."""
@@ -55,7 +55,7 @@ class Server:
         return int(row[0]) if row is not None else 0
 
     def cpu_seconds(self) -> float:
-        """CPU time of all its processes so far, those that have ended included."""
+        """Return the CPU time of all its processes so far, including those that have ended."""
         spent = 0.0
         for process in [self._postmaster, *self._postmaster.children(recursive=True)]:
             with suppress(psutil.NoSuchProcess):
@@ -68,14 +68,14 @@ class Server:
 
 @contextmanager
 def running() -> Iterator[Server]:
-    """Start a server, and leave nothing behind."""
+    """Start a server, and remove its directory at the end."""
     directory = Path(tempfile.mkdtemp(prefix="penstock-bench-"))
     try:
         with EmbeddedPostgres(directory) as embedded:
             pid = status(directory).pid
             if pid is None:
-                raise RuntimeError("the server runs and has no process id")
-            Bystanders.ours(pid)
+                raise RuntimeError("the server has no process id")
+            OtherProcesses.exclude(pid)
             yield Server(embedded.url, pid)
     finally:
         shutil.rmtree(directory, ignore_errors=True)

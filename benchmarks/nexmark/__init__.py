@@ -1,1 +1,1 @@
-"""Nexmark: an auction house's persons, auctions and bids, and the questions that are asked of them."""
+"""Nexmark: queries over the persons, auctions and bids of an auction site."""

@@ -1,6 +1,6 @@
-"""Persons, auctions and bids as Nexmark describes them.
+"""Nexmark event generator with a seed.
 
-Of fifty events one is a person, three are auctions and the others are bids. The same seed gives the same events.
+Of 50 events, one is a person, three are auctions and 46 are bids.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 _PERSONS, _AUCTIONS, _ALL = 1, 3, 50
 _FIRST_ID = 1000
 _CATEGORIES = range(10, 15)
-#: Of so many, one goes to any seller, auction or bidder; the others go to one that is popular at the moment.
+#: One in this many chooses any seller, auction or bidder. The others choose a currently popular one.
 _HOT_SELLER, _HOT_AUCTION, _HOT_BIDDER = 4, 2, 4
-_BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
+_START = datetime(2026, 1, 1, tzinfo=UTC)
 _STATES = {
     "AZ": "Phoenix",
     "CA": "San Francisco",
@@ -31,29 +31,29 @@ _CHANNELS = ("Google", "Facebook", "Baidu", "Apple")
 
 
 @dataclass(frozen=True)
-class Made:
-    """An event, and the queue that it is for."""
+class NexmarkEvent:
+    """An event and its queue."""
 
     queue: str
     key: str
     data: dict[str, Any]
 
 
-def generate(events: int, *, seed: int = 1, per_second: int = 100) -> Iterator[Made]:
-    """So many events, in the order of their times."""
+def generate(events: int, *, seed: int = 1, per_second: int = 100) -> Iterator[NexmarkEvent]:
+    """Yield events in the order of their times."""
     chance = random.Random(seed)
     for number in range(events):
-        at = _BEGINNING + timedelta(seconds=number / per_second)
-        epoch, place = divmod(number, _ALL)
-        if place < _PERSONS:
+        at = _START + timedelta(seconds=number / per_second)
+        epoch, position = divmod(number, _ALL)
+        if position < _PERSONS:
             yield _person(chance, _FIRST_ID + epoch, at)
-        elif place < _PERSONS + _AUCTIONS:
-            yield _auction(chance, _FIRST_ID + epoch * _AUCTIONS + place - _PERSONS, epoch, at)
+        elif position < _PERSONS + _AUCTIONS:
+            yield _auction(chance, _FIRST_ID + epoch * _AUCTIONS + position - _PERSONS, epoch, at)
         else:
             yield _bid(chance, epoch, at)
 
 
-def _person(chance: random.Random, number: int, at: datetime) -> Made:
+def _person(chance: random.Random, number: int, at: datetime) -> NexmarkEvent:
     first, last = chance.choice(_FIRST_NAMES), chance.choice(_LAST_NAMES)
     state = chance.choice(list(_STATES))
     data = {
@@ -63,12 +63,12 @@ def _person(chance: random.Random, number: int, at: datetime) -> Made:
         "creditCard": " ".join(f"{chance.randrange(10_000):04d}" for _ in range(4)),
         "city": _STATES[state],
         "state": state,
-        "dateTime": _spelt(at),
+        "dateTime": _format_time(at),
     }
-    return Made("person", str(number), data)
+    return NexmarkEvent("person", str(number), data)
 
 
-def _auction(chance: random.Random, number: int, epoch: int, at: datetime) -> Made:
+def _auction(chance: random.Random, number: int, epoch: int, at: datetime) -> NexmarkEvent:
     seller = _FIRST_ID + (epoch // 10 * 10 if chance.randrange(_HOT_SELLER) else chance.randint(0, epoch))
     price = _price(chance)
     data = {
@@ -76,15 +76,15 @@ def _auction(chance: random.Random, number: int, epoch: int, at: datetime) -> Ma
         "itemName": f"item {chance.randrange(10_000)}",
         "initialBid": price,
         "reserve": price + _price(chance),
-        "dateTime": _spelt(at),
-        "expires": _spelt(at + timedelta(seconds=chance.uniform(1, 20))),
+        "dateTime": _format_time(at),
+        "expires": _format_time(at + timedelta(seconds=chance.uniform(1, 20))),
         "seller": seller,
         "category": chance.choice(_CATEGORIES),
     }
-    return Made("auction", str(number), data)
+    return NexmarkEvent("auction", str(number), data)
 
 
-def _bid(chance: random.Random, epoch: int, at: datetime) -> Made:
+def _bid(chance: random.Random, epoch: int, at: datetime) -> NexmarkEvent:
     last_auction = epoch * _AUCTIONS + _AUCTIONS - 1
     auction = (
         last_auction // 20 * 20
@@ -99,15 +99,15 @@ def _bid(chance: random.Random, epoch: int, at: datetime) -> Made:
         "price": _price(chance),
         "channel": channel,
         "url": f"https://www.example.com/{channel.lower()}/item.htm?query=1",
-        "dateTime": _spelt(at),
+        "dateTime": _format_time(at),
     }
-    return Made("bid", str(_FIRST_ID + auction), data)
+    return NexmarkEvent("bid", str(_FIRST_ID + auction), data)
 
 
 def _price(chance: random.Random) -> int:
-    """In cents; small ones are as likely as large ones."""
+    """Return a price in cents, log-uniformly distributed."""
     return round(10 ** (chance.random() * 6) * 100)
 
 
-def _spelt(at: datetime) -> str:
+def _format_time(at: datetime) -> str:
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,15 +1,14 @@
 -- Nexmark's queries 0 to 5, 7, 8, 11 and 12 as one application.
 --
--- Where Nexmark's query goes on for ever over all that ever was, it is bounded in time here, because what waits for ever
--- is kept for ever: the joins of 3 and 4 look a day around, and 4 gives the mean of each minute instead of one that is
--- corrected again and again.
+-- Queries that are unbounded in Nexmark are bounded in time here, because their state would grow without limit: the
+-- joins of 3 and 4 match events within a day, and 4 emits the mean of each minute instead of a running mean.
 
 CREATE QUEUE person (id bigint, name string, city string, state string, dateTime string) WITH (partitions = 2);
 CREATE QUEUE auction (id bigint, reserve bigint, dateTime string, expires string, seller bigint, category bigint)
     WITH (partitions = 2);
 CREATE QUEUE bid (auction bigint, bidder bigint, price bigint, dateTime string) WITH (partitions = 4);
 
--- 0: everything goes through.
+-- 0: pass-through.
 INSERT INTO q0 SELECT auction, bidder, price, dateTime FROM bid;
 
 -- 1: prices in another currency.
@@ -18,7 +17,7 @@ INSERT INTO q1 SELECT auction, bidder, 0.908 * price AS price, dateTime FROM bid
 -- 2: bids for some auctions.
 INSERT INTO q2 SELECT auction, price FROM bid WHERE auction % 123 = 0;
 
--- 3: who sells in category 10 in three states.
+-- 3: sellers in category 10 in three states.
 CREATE QUERY q3 WITH (idle_flush_seconds = 86400) AS
 INSERT INTO q3
 SELECT p.name, p.city, p.state, a.id
@@ -68,7 +67,7 @@ SELECT b.auction, b.price, b.bidder, b.dateTime
 FROM bid b JOIN q7_most m ON b.price = m.price
     AND b.dateTime >= m.ends - INTERVAL '10 seconds' AND b.dateTime < m.ends;
 
--- 8: persons that are new and open an auction within the same ten seconds.
+-- 8: persons who open an auction in the ten-second window of their registration.
 CREATE QUERY q8_persons WITH (idle_flush_seconds = 86400, allowed_lateness_seconds = 60) AS
 INSERT INTO q8_persons SELECT id, name, window.start AS starts FROM person GROUP BY id, name, window(dateTime, '10 seconds');
 
@@ -81,13 +80,13 @@ SELECT p.id, p.name, p.starts
 FROM q8_persons p JOIN q8_sellers s ON p.id = s.seller AND p.starts = s.starts
     AND s.starts BETWEEN p.starts AND p.starts;
 
--- 11: bids of a bidder in one sitting.
+-- 11: bids of a bidder per session.
 CREATE QUERY q11 WITH (idle_flush_seconds = 86400, allowed_lateness_seconds = 60) AS
 INSERT INTO q11
 SELECT bidder, count(*) AS bid_count, session_window.start AS starts, session_window.end AS ends
 FROM bid GROUP BY bidder, session_window(dateTime, '10 seconds');
 
--- 12: bids of a bidder in ten seconds by the clock: when they came, which the log remembers.
+-- 12: bids of a bidder per ten seconds of processing time (the append time in the log).
 CREATE QUERY q12 WITH (idle_flush_seconds = 86400) AS
 INSERT INTO q12
 SELECT bidder, count(*) AS bid_count, window.start AS starts, window.end AS ends

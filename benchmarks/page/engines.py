@@ -1,4 +1,4 @@
-"""The engine, its peers and its curves as sections."""
+"""Sections of the engine, its peers and its scaling curves."""
 
 from __future__ import annotations
 
@@ -12,86 +12,91 @@ from benchmarks.page.results import Result, find, unavailable
 
 def drain(result: Result) -> Section:
     section = Section(
-        "Draining into windows, warm",
-        "How fast a queue is drained into live rows and closed windows, beside plain Structured Streaming.",
+        "Draining into windows",
+        "Throughput of draining a queue into live rows and closed windows after a warm-up, and that of plain "
+        "Structured Streaming.",
     )
     drains: dict[str, list[dict[str, float]]] = find(result, "drains") or {}
-    rates = {what: median(one["events_per_s"] for one in some) for what, some in drains.items()}
-    engine = {what: median(one["engine_cpu_s_per_million"] for one in some) for what, some in drains.items()}
-    server = {what: median(one["postgresql_cpu_s_per_million"] for one in some) for what, some in drains.items()}
+    rates = {name: median(run["events_per_s"] for run in runs) for name, runs in drains.items()}
+    engine = {name: median(run["engine_cpu_s_per_million"] for run in runs) for name, runs in drains.items()}
+    server = {name: median(run["postgresql_cpu_s_per_million"] for run in runs) for name, runs in drains.items()}
     labels = {
         **NAMES,
-        "key_queue": "Penstock, queue by key with 1,000 lanes",
-        "python_map": "Penstock, with a Python function on every event",
-        "million_keys": "Penstock, a million keys",
-    } | {what: f"Penstock, {int(what[8:]):,} events" for what in drains if what.startswith("scaling_")}
+        "key_queue": "Penstock, 1,000 key partitions",
+        "python_map": "Penstock, with a Python UDF",
+        "million_keys": "Penstock, 1,000,000 keys",
+    } | {name: f"Penstock, {int(name[8:]):,} events" for name in drains if name.startswith("scaling_")}
     head = ["", "events", "events/s", "CPU s per million: engine", "PostgreSQL"]
-    rows = [[labels[what], drains[what][0]["events"], rates[what], engine[what], server[what]] for what in drains]
+    rows = [[labels[name], drains[name][0]["events"], rates[name], engine[name], server[name]] for name in drains]
     section.tables.append(Table(head, rows))
-    compared = [what for what in ("penstock", "plain_spark", "plain_spark_one_batch") if what in drains]
+    compared = [name for name in ("penstock", "plain_spark", "plain_spark_one_batch") if name in drains]
     section.plots.append(
         Plot(
             "drain",
-            "Events a second into windows, and what a million cost, Penstock and plain Spark",
+            "Events/s and CPU seconds per million events of draining into windows, Penstock and plain Spark",
             [
-                Panel("events/s", {NAMES[what]: {"": rates[what]} for what in compared}),
-                Panel("CPU s per million", {NAMES[what]: {"": engine[what] + server[what]} for what in compared}),
+                Panel("events/s", {NAMES[name]: {"": rates[name]} for name in compared}),
+                Panel("CPU s per million", {NAMES[name]: {"": engine[name] + server[name]} for name in compared}),
             ],
         )
     )
     for peer in compared[1:]:
-        section.compare("windows, warm", "events/s", rates.get("penstock"), peer, rates[peer])
+        section.compare("drain into windows", "events/s", rates.get("penstock"), peer, rates[peer])
         if "penstock" in drains:
-            ours, theirs = (engine[what] + server[what] for what in ("penstock", peer))
-            section.compare("windows, warm", "CPU s per million", ours, peer, theirs, more_is_better=False)
+            ours, theirs = (engine[name] + server[name] for name in ("penstock", peer))
+            section.compare("drain into windows", "CPU s per million", ours, peer, theirs, more_is_better=False)
     return section
 
 
 def windows(result: Result) -> Section:
     section = Section(
-        "Windows, against other engines",
-        "Count, sum and maximum per key and window of 5 seconds into PostgreSQL, the same events for everybody.",
+        "Windows: other engines",
+        "Count, sum and maximum per key and window of 5 seconds into PostgreSQL, with the same events for all engines.",
     )
     engines: dict[str, dict[str, Any]] = find(result, "engines") or {}
-    there = {who: said for who, said in engines.items() if "unavailable" not in said}
-    cpu = {who: said["engine_cpu_s_per_million"] + said["postgresql_cpu_s_per_million"] for who, said in there.items()}
+    measured = {name: run for name, run in engines.items() if "unavailable" not in run}
+    cpu = {
+        name: run["engine_cpu_s_per_million"] + run["postgresql_cpu_s_per_million"] for name, run in measured.items()
+    }
     head = ["", "version", "events", "events/s", "CPU s per million: engine", "PostgreSQL"]
     rows = [
         [
-            NAMES[who],
-            ", ".join(f"{package} {version}" for package, version in said.get("versions", {}).items()),
-            *(said[key] for key in ("events", "events_per_s")),
-            *(said[key] for key in ("engine_cpu_s_per_million", "postgresql_cpu_s_per_million")),
+            NAMES[name],
+            ", ".join(f"{package} {version}" for package, version in run.get("versions", {}).items()),
+            *(run[key] for key in ("events", "events_per_s")),
+            *(run[key] for key in ("engine_cpu_s_per_million", "postgresql_cpu_s_per_million")),
         ]
-        for who, said in there.items()
+        for name, run in measured.items()
     ]
     section.tables.append(Table(head, rows))
-    section.notes += [f"{NAMES[who]}: {said['note']}" for who, said in there.items() if said.get("note")]
+    section.notes += [f"{NAMES[name]}: {run['note']}" for name, run in measured.items() if run.get("note")]
     section.notes += unavailable(engines)
     section.plots.append(
         Plot(
             "windows",
-            "Events a second into windows in PostgreSQL, and what a million cost, by engine",
+            "Events/s and CPU seconds per million events of windows in PostgreSQL, by engine",
             [
-                Panel("events/s", {NAMES[who]: {"": said["events_per_s"]} for who, said in there.items()}, log_y=True),
-                Panel("CPU s per million", {NAMES[who]: {"": spent} for who, spent in cpu.items()}, log_y=True),
+                Panel(
+                    "events/s", {NAMES[name]: {"": run["events_per_s"]} for name, run in measured.items()}, log_y=True
+                ),
+                Panel("CPU s per million", {NAMES[name]: {"": spent} for name, spent in cpu.items()}, log_y=True),
             ],
         )
     )
-    for peer in there:
-        if peer != "penstock" and "penstock" in there:
-            ours, theirs = (there[who]["events_per_s"] for who in ("penstock", peer))
+    for peer in measured:
+        if peer != "penstock" and "penstock" in measured:
+            ours, theirs = (measured[name]["events_per_s"] for name in ("penstock", peer))
             section.compare("windows", "events/s", ours, peer, theirs)
             section.compare("windows", "CPU s per million", cpu["penstock"], peer, cpu[peer], more_is_better=False)
     return section
 
 
 def freshness(result: Result) -> Section:
-    section = Section("Freshness", "From the call of a push to the row in SQL that shows the event.")
+    section = Section("Freshness", "Latency from the call of a push to the SQL row that includes the event.")
     labels = {
-        "1000": "Penstock, eager, 1,000 events/s",
-        "20000": "Penstock, eager, 20,000 events/s",
-        "default": "Penstock as it is by default, 1,000 events/s",
+        "1000": "Penstock, no pause between cycles, 1,000 events/s",
+        "20000": "Penstock, no pause between cycles, 20,000 events/s",
+        "default": "Penstock, default setting, 1,000 events/s",
         "plain_spark": "plain Spark, file source, 1,000 events/s",
     }
     cases = {name: result[name] for name in labels if name in result}
@@ -102,35 +107,35 @@ def freshness(result: Result) -> Section:
     section.tables.append(Table(["", "p50 ms", "p95 ms", "p99 ms", "cores", "CPU s per million"], rows))
     percentiles = {labels[name]: {key[:3]: case[key] for key in keys[:3]} for name, case in cases.items()}
     section.plots.append(
-        Plot("freshness", "Milliseconds from push to row, as percentiles", [Panel("milliseconds", percentiles)])
+        Plot("freshness", "Latency percentiles from push to row, in milliseconds", [Panel("milliseconds", percentiles)])
     )
-    for name, setting in (("1000", "eager"), ("default", "by default")):
+    for name, setting in (("1000", "no pause"), ("default", "default setting")):
         for key in keys:
             unit = "cores" if key == "cores" else "ms"
-            what = f"freshness at 1,000 events/s, {setting}{'' if key == 'cores' else f', {key[:3]}'}"
+            measurement = f"freshness at 1,000 events/s, {setting}{'' if key == 'cores' else f', {key[:3]}'}"
             ours, theirs = find(result, name, key), find(result, "plain_spark", key)
-            section.compare(what, unit, ours, "plain_spark", theirs, more_is_better=False)
+            section.compare(measurement, unit, ours, "plain_spark", theirs, more_is_better=False)
     return section
 
 
 def connector(result: Result) -> Section:
-    section = Section("The connector", '`format("penstock")` in Spark, beside files that hold the same events.')
-    for way in ("read", "write"):
-        rates: dict[str, float] = find(result, f"{way}_events_per_s") or {}
-        cpu: dict[str, float] = find(result, "cpu_s_per_million", way) or {}
-        section.tables.append(_rates_and_cpu(way, rates, cpu))
-        # The quicker of our two ways, in both figures.
-        ours = max((who for who in rates if who.startswith("penstock")), key=rates.__getitem__, default="")
+    section = Section("The connector", '`format("penstock")` in Spark, compared with files of the same events.')
+    for operation in ("read", "write"):
+        rates: dict[str, float] = find(result, f"{operation}_events_per_s") or {}
+        cpu: dict[str, float] = find(result, "cpu_s_per_million", operation) or {}
+        section.tables.append(_rates_and_cpu(operation, rates, cpu))
+        # Both figures are those of the faster of the two Penstock formats.
+        ours = max((name for name in rates if name.startswith("penstock")), key=rates.__getitem__, default="")
         for peer in ("json", "parquet"):
-            _compare_rates_and_cpu(section, f"{way} in Spark", rates, cpu, ours, peer)
+            _compare_rates_and_cpu(section, f"{operation} in Spark", rates, cpu, ours, peer)
     section.plots.append(
         Plot(
             "connector",
-            "Events a second that Spark reads and writes, by format",
+            "Events/s that Spark reads and writes, by format",
             [
-                Panel(f"{way}, events/s", {NAMES[who]: {"": rate} for who, rate in said.items()})
-                for way in ("read", "write")
-                if (said := find(result, f"{way}_events_per_s"))
+                Panel(f"{operation}, events/s", {NAMES[name]: {"": rate} for name, rate in by_format.items()})
+                for operation in ("read", "write")
+                if (by_format := find(result, f"{operation}_events_per_s"))
             ],
         )
     )
@@ -140,19 +145,19 @@ def connector(result: Result) -> Section:
 def nexmark(result: Result) -> Section:
     section = Section(
         "Nexmark",
-        "Its queries as streaming SQL, one after another in one JVM; chains of streams are counted whole, with their "
-        "starts. The first query has the start of the JVM in it, and all that the JVM compiles for the first time: its "
+        "The Nexmark queries as streaming SQL, one after another in one JVM. The time of a query includes the start "
+        "of each of its streams. The first query includes the start of the JVM and its JIT compilation, so its "
         "figures are those of a cold start.",
     )
     keys = ("events_read", "events_per_s", "cpu_s_per_million", "seconds", "rows", "exact")
     head = ["", "events read", "events/s", "CPU s per million", "seconds", "rows", "exact"]
     queries: dict[str, dict[str, Any]] = find(result, "queries") or {}
-    section.tables.append(Table(head, [[name, *(one.get(key) for key in keys)] for name, one in queries.items()]))
+    section.tables.append(Table(head, [[name, *(query.get(key) for key in keys)] for name, query in queries.items()]))
     return section
 
 
 def joins(result: Result) -> Section:
-    section = Section("Joins", "Pairs of two queues, by where events wait for each other.")
+    section = Section("Joins", "A join of two queues, by the location of its state.")
     rates: dict[str, float] = find(result, "events_per_s") or {}
     cpu: dict[str, float] = find(result, "cpu_s_per_million") or {}
     section.tables.append(_rates_and_cpu("", rates, cpu))
@@ -161,43 +166,44 @@ def joins(result: Result) -> Section:
     return section
 
 
-def _rates_and_cpu(what: str, rates: dict[str, float], cpu: dict[str, float]) -> Table:
-    rows = [[NAMES[who], rate, cpu.get(who)] for who, rate in rates.items()]
-    return Table([what, "events/s", "CPU s per million"], rows)
+def _rates_and_cpu(title: str, rates: dict[str, float], cpu: dict[str, float]) -> Table:
+    rows = [[NAMES[name], rate, cpu.get(name)] for name, rate in rates.items()]
+    return Table([title, "events/s", "CPU s per million"], rows)
 
 
 def _compare_rates_and_cpu(
-    section: Section, what: str, rates: dict[str, float], cpu: dict[str, float], ours: str, peer: str
+    section: Section, measurement: str, rates: dict[str, float], cpu: dict[str, float], ours: str, peer: str
 ) -> None:
-    section.compare(what, "events/s", rates.get(ours), peer, rates.get(peer))
-    section.compare(what, "CPU s per million", cpu.get(ours), peer, cpu.get(peer), more_is_better=False)
+    section.compare(measurement, "events/s", rates.get(ours), peer, rates.get(peer))
+    section.compare(measurement, "CPU s per million", cpu.get(ours), peer, cpu.get(peer), more_is_better=False)
 
 
 def scaling(result: Result) -> Section:
     name, curve = next(iter((find(result, "curves") or {"": {"x": "", "what": "", "points": []}}).items()))
     points: list[dict[str, Any]] = curve["points"]
-    section = Section(f"Scaling: {name}", curve["what"])
+    dimension = "key partitions" if curve["x"] == "lanes" else curve["x"]
+    section = Section(f"Scaling: {dimension or name}", curve["what"])
     if not points:
         return section
     columns = [key for key in points[0] if key != "x"]
     rates = [key for key in columns if key.endswith("events_per_s")]
-    head = [_words(key) for key in columns]
-    section.tables.append(Table([curve["x"], *head], [[f"{p['x']:,}", *(p[key] for key in columns)] for p in points]))
+    head = [_label(key) for key in columns]
+    section.tables.append(Table([dimension, *head], [[f"{p['x']:,}", *(p[key] for key in columns)] for p in points]))
 
     def panel(title: str, keys: list[str]) -> Panel:
-        series = {_words(key): [(point["x"], point[key]) for point in points] for key in keys}
-        return Panel(title, series, curve["x"], log_x=True)
+        series = {_label(key): [(point["x"], point[key]) for point in points] for key in keys}
+        return Panel(title, series, dimension, log_x=True)
 
     section.plots.append(
         Plot(
             f"scaling-{name}",
-            f"Events a second, and what a million cost, by number of {curve['x']}",
+            f"Events/s and CPU seconds per million events, by number of {dimension}",
             [panel("events/s", rates), panel("CPU s per million", ["cpu_s_per_million"])],
         )
     )
     return section
 
 
-def _words(key: str) -> str:
-    words = key.replace("cpu_s_per_million", "CPU s per million").replace("events_per_s", "events/s")
-    return words.replace("_", " ").strip()
+def _label(key: str) -> str:
+    label = key.replace("cpu_s_per_million", "CPU s per million").replace("events_per_s", "events/s")
+    return label.replace("postgresql", "PostgreSQL").replace("_of_each", " per group").replace("_", " ").strip()

@@ -1,4 +1,4 @@
-"""The parts of a section of the page: tables, plots, and comparisons with peers."""
+"""Parts of the page: sections, tables, plots, and comparisons with peers."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of cells; a number becomes text here and nowhere else."""
+    """A table. Cells are formatted by :func:`cell`."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[object]]
 
     def markdown(self) -> str:
         columns = zip(*self.rows, strict=True) if self.rows else [()] * len(self.head)
-        rule = ["---" if any(isinstance(each, str) for each in column) else "---:" for column in columns]
+        rule = ["---" if any(isinstance(value, str) for value in column) else "---:" for column in columns]
         lines = [self.head, rule, *self.rows]
-        return "\n".join("| " + " | ".join(cell(each) for each in line) + " |" for line in lines)
+        return "\n".join("| " + " | ".join(cell(value) for value in line) + " |" for line in lines)
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One pair of axes: for each of some names a value at each place, or points to be joined."""
+    """One pair of axes with named series: bars by category, or points of a line."""
 
     title: str
     series: Mapping[str, Mapping[str, float | None] | Sequence[tuple[float, float]]]
@@ -33,37 +33,37 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A picture: panels side by side."""
+    """Panels side by side."""
 
     name: str
-    #: What it shows, for those who do not see it.
-    says: str
+    #: The alternative text.
+    title: str
     panels: Sequence[Panel]
 
     @property
-    def shows_something(self) -> bool:
+    def has_data(self) -> bool:
         return bool(self.panels) and all(any(panel.series.values()) for panel in self.panels)
 
 
 @dataclass(frozen=True, slots=True)
 class Flame:
-    """A flame graph: the cost of stacks, whose frames are joined by semicolons."""
+    """A flame graph of collapsed stacks and their costs."""
 
     name: str
-    says: str
+    title: str
     unit: str
     stacks: Mapping[str, float]
 
     @property
-    def shows_something(self) -> bool:
+    def has_data(self) -> bool:
         return bool(self.stacks)
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One figure of Penstock's and of a peer that did the same work in the same run."""
+    """A figure of Penstock and of a peer, on the same workload in the same run."""
 
-    what: str
+    measurement: str
     unit: str
     ours: float
     peer: str
@@ -72,7 +72,7 @@ class Comparison:
 
     @property
     def times(self) -> float:
-        """Return the factor by which Penstock is better than the peer."""
+        """The factor by which Penstock is better than the peer."""
         return self.ours / self.theirs if self.more_is_better else self.theirs / self.ours
 
 
@@ -88,15 +88,22 @@ class Section:
     notes: list[str] = field(default_factory=list)
 
     def compare(
-        self, what: str, unit: str, ours: float | None, peer: str, theirs: float | None, *, more_is_better: bool = True
+        self,
+        measurement: str,
+        unit: str,
+        ours: float | None,
+        peer: str,
+        theirs: float | None,
+        *,
+        more_is_better: bool = True,
     ) -> None:
-        """Note a comparison, if both sides have a figure."""
+        """Add a comparison if both sides have a figure."""
         if ours and theirs:
-            self.comparisons.append(Comparison(what, unit, ours, peer, theirs, more_is_better))
+            self.comparisons.append(Comparison(measurement, unit, ours, peer, theirs, more_is_better))
 
 
 def cell(value: object) -> str:
-    """A value as it stands in a table; a pipe would end the cell."""
+    """Format a value for a Markdown table."""
     if value is None:
         return "–"
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""The results: the JSON objects of the benchmarks by the name of the run."""
+"""Reads the stored results of the benchmarks."""
 
 from __future__ import annotations
 
@@ -15,28 +15,30 @@ Result = dict[str, Any]
 
 
 def read(directory: Path) -> dict[str, Result]:
-    """Every result that is there; one that cannot be read is an error, and not left out."""
+    """Return all results of a directory by name. An unreadable result is an error."""
     return {path.stem: json.loads(path.read_text()) for path in sorted(directory.glob("*.json"))}
 
 
 def find(result: Result, *path: str) -> Any:
     """Return the value at a path, or None."""
-    found: Any = result
+    value: Any = result
     for name in path:
-        if not isinstance(found, dict) or name not in found:
+        if not isinstance(value, dict) or name not in value:
             return None
-        found = found[name]
-    return found
+        value = value[name]
+    return value
 
 
-def figures(result: Result, wanted: dict[str, tuple[str, ...]]) -> Table:
-    """Single figures, of those wanted that are there."""
-    found = {label: find(result, *path) for label, path in wanted.items()}
-    return Table(["", "figure"], [[label, value] for label, value in found.items() if value is not None])
+def figures(result: Result, paths: dict[str, tuple[str, ...]]) -> Table:
+    """Return a table of single figures, without those that the result does not have."""
+    values = {label: find(result, *path) for label, path in paths.items()}
+    return Table(["", "figure"], [[label, value] for label, value in values.items() if value is not None])
 
 
 def unavailable(peers: dict[str, dict[str, Any]]) -> list[str]:
-    """Why peers were not measured."""
+    """Return the reasons why peers were not measured."""
     return [
-        f"{NAMES[who]} was not measured: {said['unavailable']}" for who, said in peers.items() if "unavailable" in said
+        f"{NAMES[name]} was not measured: {peer['unavailable']}"
+        for name, peer in peers.items()
+        if "unavailable" in peer
     ]

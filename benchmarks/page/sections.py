@@ -1,4 +1,4 @@
-"""The benchmarks as sections: which of their figures stand on the page, and which are a peer's."""
+"""Converts results to sections of the page."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _SECTIONS: dict[str, Callable[[Result], Section]] = {
 
 
 def sections(results: Mapping[str, Result], names: Iterable[str]) -> dict[str, Section]:
-    """The sections for those results that are there, in the order of the names."""
-    made = {}
+    """Return the sections of the available results, in the order of the names."""
+    rendered = {}
     for name in names:
         if name in results:
             section = (engines.scaling if name.startswith("scaling-") else _SECTIONS[name])(results[name])
-            section.plots = [plot for plot in section.plots if plot.shows_something]
-            made[name] = section
-    return made
+            section.plots = [plot for plot in section.plots if plot.has_data]
+            rendered[name] = section
+    return rendered

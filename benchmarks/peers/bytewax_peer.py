@@ -1,4 +1,4 @@
-"""Bytewax: a dataflow that folds windows by event time, and a sink that appends them by COPY."""
+"""Bytewax: a dataflow with event-time windows, and a sink that uses COPY."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from bytewax.operators.windowing import (  # type: ignore[import-not-found]  # s
 from bytewax.outputs import DynamicSink, StatelessSinkPartition  # type: ignore[import-not-found]  # same
 from bytewax.testing import run_main  # type: ignore[import-not-found]  # same
 
-from benchmarks.peers.windows import LATENESS_MS, WINDOW_MS, Order, serve
+from benchmarks.peers.windows import LATENESS_MS, WINDOW_MS, WindowJob, serve
 
 _BATCH = 2_000
-_ZERO = datetime(2026, 1, 1, tzinfo=UTC)
-_ZERO_MS = int(_ZERO.timestamp() * 1000)
+_EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+_EPOCH_MS = int(_EPOCH.timestamp() * 1000)
 _Folded = tuple[int, float, float]
 
 
-class _Lines(StatelessSourcePartition):  # type: ignore[misc]  # its class is of no known type here
+class _Lines(StatelessSourcePartition):  # type: ignore[misc]  # untyped base class
     def __init__(self, files: list[str]) -> None:
         self._lines = _lines(files)
 
     def next_batch(self) -> list[bytes]:
-        some = list(islice(self._lines, _BATCH))
-        if not some:
+        batch = list(islice(self._lines, _BATCH))
+        if not batch:
             raise StopIteration
-        return some
+        return batch
 
 
 class _Files(DynamicSource):  # type: ignore[misc]  # same
@@ -48,40 +48,40 @@ class _Files(DynamicSource):  # type: ignore[misc]  # same
 
 
 class _Rows(StatelessSinkPartition):  # type: ignore[misc]  # same
-    def __init__(self, order: Order) -> None:
-        self._order = order
+    def __init__(self, job: WindowJob) -> None:
+        self._job = job
         self._rows: list[str] = []
 
     def write_batch(self, items: list[tuple[str, tuple[int, _Folded]]]) -> None:
         for key, (window, (count, total, highest)) in items:
-            self._rows.append(f"{key},{_ZERO_MS + window * WINDOW_MS},{count},{total:.2f},{highest:.2f}\n")
+            self._rows.append(f"{key},{_EPOCH_MS + window * WINDOW_MS},{count},{total:.2f},{highest:.2f}\n")
 
     def close(self) -> None:
-        self._order.copy(self._rows)
+        self._job.copy(self._rows)
 
 
 class _Table(DynamicSink):  # type: ignore[misc]  # same
-    def __init__(self, order: Order) -> None:
-        self._order = order
+    def __init__(self, job: WindowJob) -> None:
+        self._job = job
 
     def build(self, step_id: str, worker_index: int, worker_count: int) -> _Rows:
-        return _Rows(self._order)
+        return _Rows(self._job)
 
 
-def drain(order: Order) -> None:
+def drain(job: WindowJob) -> None:
     flow = Dataflow("windows")
-    lines = op.input("lines", flow, _Files(order.files))
+    lines = op.input("lines", flow, _Files(job.files))
     events = op.map("parse", lines, _parse)
     clock = EventClock(
         lambda event: datetime.fromtimestamp(event[0] / 1000, UTC),
         timedelta(milliseconds=LATENESS_MS),
-        # By event time alone: with the time of day in it, events would be late when the machine is busy.
-        now_getter=lambda: _ZERO,
+        # Event time only. With the system clock, events would be late on a busy machine.
+        now_getter=lambda: _EPOCH,
         to_system_utc=lambda _: None,
     )
-    windower = TumblingWindower(timedelta(milliseconds=WINDOW_MS), _ZERO)
+    windower = TumblingWindower(timedelta(milliseconds=WINDOW_MS), _EPOCH)
     folded = fold_window("fold", events, clock, windower, lambda: (0, 0.0, 0.0), _add, _merge)
-    op.output("rows", folded.down, _Table(order))
+    op.output("rows", folded.down, _Table(job))
     run_main(flow)
 
 
@@ -95,8 +95,8 @@ def _parse(line: bytes) -> tuple[str, tuple[int, float]]:
     return event["customer"], (event["ts"], event["amount"])
 
 
-def _add(so_far: _Folded, event: tuple[int, float]) -> _Folded:
-    count, total, highest = so_far
+def _add(accumulator: _Folded, event: tuple[int, float]) -> _Folded:
+    count, total, highest = accumulator
     return count + 1, total + event[1], max(highest, event[1])
 
 

@@ -1,4 +1,4 @@
-"""DuckDB: the ceiling. One statement over the files, with no stream, no state and no recovery, then one COPY."""
+"""DuckDB: the upper bound. One statement over the files without streaming, state or recovery, then one COPY."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from pathlib import Path
 
 import duckdb
 
-from benchmarks.peers.windows import WINDOW_MS, Order, serve
+from benchmarks.peers.windows import WINDOW_MS, WindowJob, serve
 
-_QUESTION = f"""
+_QUERY = f"""
 SELECT customer, ts - ts % {WINDOW_MS}, count(*), sum(amount), max(amount)
 FROM read_json(?, format = 'newline_delimited',
     columns = {{customer: 'VARCHAR', amount: 'DECIMAL(18, 2)', ts: 'BIGINT'}})
@@ -16,11 +16,11 @@ GROUP BY ALL
 """  # noqa: S608
 
 
-def drain(order: Order) -> None:
-    rows = Path(order.directory) / "rows.csv"
-    duckdb.connect().sql(_QUESTION, params=[order.files]).write_csv(str(rows), header=False)
+def drain(job: WindowJob) -> None:
+    rows = Path(job.directory) / "rows.csv"
+    duckdb.connect().sql(_QUERY, params=[job.files]).write_csv(str(rows), header=False)
     with rows.open() as lines:
-        order.copy(lines)
+        job.copy(lines)
 
 
 if __name__ == "__main__":

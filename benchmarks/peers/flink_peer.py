@@ -1,7 +1,7 @@
-"""PyFlink: streaming SQL over the files, with a watermark. No checkpoints; one JVM from job to job.
+"""PyFlink: streaming SQL over the files, with a watermark and without checkpoints. The JVM is reused between jobs.
 
-A connector to PostgreSQL is a JAR that PyPI does not have: rows go to files of CSV and from there by one COPY, which
-costs less than an upsert.
+Flink's PostgreSQL connector is a JAR that is not on PyPI. Rows go to CSV files and from there by one COPY, which costs
+less than upserts.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from pathlib import Path
 
 from pyflink.table import EnvironmentSettings, TableEnvironment  # type: ignore[import-not-found]  # its own environment
 
-from benchmarks.peers.windows import WINDOW_MS, Order, serve
+from benchmarks.peers.windows import WINDOW_MS, WindowJob, serve
 
-# The watermark waits for longer than the events last: files may be read in any order, and none of them is to be late.
+# The watermark delay exceeds the span of the events: files may be read in any order, and no event may be late.
 _SOURCE = """
 CREATE TEMPORARY TABLE events (
     customer STRING, amount DECIMAL(8, 2), ts BIGINT, happened AS TO_TIMESTAMP_LTZ(ts, 3),
@@ -34,19 +34,19 @@ GROUP BY customer, window_start, window_end
 """  # noqa: S608
 
 
-def drain(order: Order) -> None:
+def drain(job: WindowJob) -> None:
     flink = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
     flink.get_config().set_local_timezone("UTC")
     flink.get_config().set("pipeline.object-reuse", "true")
-    flink.execute_sql(_SOURCE.format(source=order.source))
-    flink.execute_sql(_SINK.format(directory=order.directory))
+    flink.execute_sql(_SOURCE.format(source=job.source))
+    flink.execute_sql(_SINK.format(directory=job.directory))
     flink.execute_sql(_INSERT).wait()
-    order.copy(_lines(Path(order.directory)))
+    job.copy(_lines(Path(job.directory)))
 
 
 def _lines(directory: Path) -> Iterator[str]:
     for path in sorted(
-        each for each in directory.rglob("*") if each.is_file() and not each.name.startswith((".", "_"))
+        path for path in directory.rglob("*") if path.is_file() and not path.name.startswith((".", "_"))
     ):
         yield path.read_text()
 

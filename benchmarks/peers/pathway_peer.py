@@ -1,4 +1,4 @@
-"""Pathway: the files as a bounded table, windows by event time, its own writer to PostgreSQL."""
+"""Pathway: the files as a bounded table, event-time windows, its own PostgreSQL writer."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import pathway as pw  # type: ignore[import-not-found]  # in this peer's own env
 from pathway.internals.parse_graph import G  # type: ignore[import-not-found]  # same
 from psycopg.conninfo import conninfo_to_dict
 
-from benchmarks.peers.windows import WINDOW_MS, Order, serve
+from benchmarks.peers.windows import WINDOW_MS, WindowJob, serve
 
 
-class _Event(pw.Schema):  # type: ignore[misc]  # its class is of no known type here
+class _Event(pw.Schema):  # type: ignore[misc]  # untyped base class
     customer: str
     amount: float
     ts: int
 
 
-def drain(order: Order) -> None:
+def drain(job: WindowJob) -> None:
     G.clear()
-    events = pw.io.jsonlines.read(order.source, schema=_Event, mode="static")
+    events = pw.io.jsonlines.read(job.source, schema=_Event, mode="static")
     counted = events.windowby(
         events.ts, window=pw.temporal.tumbling(duration=WINDOW_MS, origin=0), instance=events.customer
     ).reduce(
@@ -27,11 +27,11 @@ def drain(order: Order) -> None:
         total=pw.reducers.sum(pw.this.amount),
         max=pw.reducers.max(pw.this.amount),
     )
-    settings = {name: value for name, value in conninfo_to_dict(order.url).items() if value}
+    settings = {name: value for name, value in conninfo_to_dict(job.url).items() if value}
     pw.io.postgres.write(
         counted,
         settings,
-        order.table,
+        job.table,
         output_table_type="snapshot",
         primary_key=[counted.key, counted.start_ms],
     )

@@ -1,4 +1,4 @@
-"""pgmq: its own SQL, loaded as its Python package does it, and that package's asyncpg client."""
+"""pgmq: the SQL and the asyncpg client of its Python package."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _VISIBILITY_SECONDS = 300
 
 
 class Pgmq:
-    """Read with a visibility timeout, decode, delete: what pgmq calls processing a message."""
+    """Reads with a visibility timeout, decodes, and deletes."""
 
     async def open(self, url: str, tasks: int) -> dict[str, str]:
-        # A connection given to a call makes it one statement; without it, the client would add BEGIN and COMMIT.
+        # With an explicit connection, a call is one statement. Otherwise the client adds BEGIN and COMMIT.
         self._connections: list[Any] = [await asyncpg.connect(url) for _ in range(tasks)]
         await self._connections[0].execute(get_embedded_install_sql())
         self._pool = await asyncpg.create_pool(url, min_size=0, max_size=1)

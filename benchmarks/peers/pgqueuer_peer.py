@@ -1,4 +1,4 @@
-"""PgQueuer: its own schema and its queries over asyncpg."""
+"""PgQueuer: its schema and queries, over asyncpg."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LEASE = timedelta(seconds=300)
 
 
 class PgQueuer:
-    """Dequeue, decode, log as successful: what its own queue manager does with a job."""
+    """Dequeues, decodes, and logs as successful, like its queue manager."""
 
     async def open(self, url: str, tasks: int) -> dict[str, str]:
         self._connections: list[Any] = [await asyncpg.connect(url) for _ in range(tasks)]

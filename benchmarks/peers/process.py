@@ -1,4 +1,4 @@
-"""The outer side of a peer: starts its process and gives it orders."""
+"""Starts the process of a peer and sends it requests."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from benchmarks.load.meter import Rate
 from benchmarks.peers.environment import PeerUnavailable, python_for
 
 QUEUES = ("pgmq", "pgqueuer", "procrastinate")
-#: Those that know no other way to take a message than one at a time.
+#: Peers that can pop only one message at a time.
 ONE_AT_A_TIME = ("procrastinate",)
 _ROOT = Path(__file__).parents[2]
-_ANSWER_SECONDS = 600.0
+_RESPONSE_SECONDS = 600.0
 
 
 class PeerProcess:
-    """A peer in a process and an environment of its own."""
+    """A peer in its own process and environment."""
 
     def __init__(self, name: str, process: asyncio.subprocess.Process) -> None:
         self.name = name
@@ -33,7 +33,7 @@ class PeerProcess:
 
     @classmethod
     async def start(cls, name: str, *arguments: str, log: Path | None = None, **opening: object) -> PeerProcess:
-        """Start it with its parameters, or raise PeerUnavailable. Its output goes to the log."""
+        """Start it and send the ``open`` request, or raise PeerUnavailable. Its output goes to the log."""
         python = await asyncio.to_thread(python_for, name)
         with log.open("ab") if log is not None else nullcontext() as errors:
             process = await asyncio.create_subprocess_exec(
@@ -49,23 +49,23 @@ class PeerProcess:
             )
         peer = cls(name, process)
         try:
-            peer.versions = (await peer.order(do="open", **opening))["versions"]
+            peer.versions = (await peer.request(do="open", **opening))["versions"]
         except BaseException:
             await peer.stop()
             raise
         return peer
 
-    async def run(self, what: str, batch: int, seconds: float) -> tuple[Rate, dict[str, Any]]:
-        """Measure a cell: its rate, and the whole answer with the problems that the peer's oracle found."""
-        answer = await self.order(do=what, batch=batch, seconds=seconds)
-        return Rate(answer["events"], answer["seconds"], answer["cpu"]), answer
+    async def run(self, operation: str, batch: int, seconds: float) -> tuple[Rate, dict[str, Any]]:
+        """Measure a cell. Return its rate and the response, which has the problems found."""
+        response = await self.request(do=operation, batch=batch, seconds=seconds)
+        return Rate(response["events"], response["seconds"], response["cpu"]), response
 
     def cpu_seconds(self) -> float:
-        """CPU time of the peer and of everything below it so far."""
+        """Return the CPU time of the peer and its descendants so far."""
         return cpu_seconds(self._tree)
 
     async def stop(self) -> None:
-        below = self._tree.children(recursive=True) if self._process.returncode is None else []
+        children = self._tree.children(recursive=True) if self._process.returncode is None else []
         if self._process.stdin is not None:
             self._process.stdin.close()
         try:
@@ -73,23 +73,23 @@ class PeerProcess:
         except TimeoutError:
             self._process.kill()
             await self._process.wait()
-        _, alive = await asyncio.to_thread(psutil.wait_procs, below, 5)
+        _, alive = await asyncio.to_thread(psutil.wait_procs, children, 5)
         for process in alive:
             process.kill()
 
-    async def order(self, **order: object) -> dict[str, Any]:
-        """Let it do something, and wait for its answer."""
+    async def request(self, **request: object) -> dict[str, Any]:
+        """Send a request and return the response."""
         if self._process.stdin is None or self._process.stdout is None:
             raise PeerUnavailable("its process has no pipes")
         try:
-            self._process.stdin.write(json.dumps(order).encode() + b"\n")
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
             await self._process.stdin.drain()
-            line = await asyncio.wait_for(self._process.stdout.readline(), _ANSWER_SECONDS)
+            line = await asyncio.wait_for(self._process.stdout.readline(), _RESPONSE_SECONDS)
         except (ConnectionError, TimeoutError) as error:
-            raise PeerUnavailable(f"its process did not answer: {error}") from error
+            raise PeerUnavailable(f"its process did not respond: {error}") from error
         if not line:
             raise PeerUnavailable("its process ended")
-        answer: dict[str, Any] = json.loads(line)
-        if "error" in answer:
-            raise PeerUnavailable(answer["error"])
-        return answer
+        response: dict[str, Any] = json.loads(line)
+        if "error" in response:
+            raise PeerUnavailable(response["error"])
+        return response

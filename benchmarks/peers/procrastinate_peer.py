@@ -1,4 +1,4 @@
-"""Procrastinate: its own schema, its connector over psycopg, its job manager as its worker uses it."""
+"""Procrastinate: its schema, psycopg connector and job manager, used like its worker does."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _QUEUE = "bench"
 
 
 class Procrastinate:
-    """Fetch, take the arguments, finish and delete: what its worker does with a job, one job at a time."""
+    """Fetches, finishes and deletes one job at a time, like its worker."""
 
     async def open(self, url: str, tasks: int) -> dict[str, str]:
         self._app = App(connector=PsycopgConnector(conninfo=url, min_size=tasks, max_size=tasks))
@@ -37,20 +37,20 @@ class Procrastinate:
 
     async def size(self) -> tuple[int, int]:
         async with self._app.connector.pool.connection() as conn:
-            found = await conn.execute(
+            cursor = await conn.execute(
                 "SELECT count(*), pg_total_relation_size('procrastinate_jobs') "
                 "+ pg_total_relation_size('procrastinate_events') FROM procrastinate_jobs"
             )
-            row = await found.fetchone()
+            row = await cursor.fetchone()
         return row[0], row[1]
 
     async def push(self, task: int, events: list[Data]) -> None:
         await self._jobs.batch_defer_jobs_async(
-            [Job(queue=_QUEUE, lock=None, queueing_lock=None, task_name="bench", task_kwargs=each) for each in events]
+            [Job(queue=_QUEUE, lock=None, queueing_lock=None, task_name="bench", task_kwargs=event) for event in events]
         )
 
     async def pop_ack(self, task: int, batch: int, stamps: list[int]) -> int:
-        # There is no taking several at once.
+        # It cannot fetch several jobs at once.
         job: Any = await self._jobs.fetch_job([_QUEUE], self._workers[task])
         if job is None:
             return 0

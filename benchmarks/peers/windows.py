@@ -1,8 +1,7 @@
-"""The inner side of an engine of another make: takes orders as lines of JSON, counts windows, answers each with a line.
+"""Process of a peer engine: runs jobs from standard input, one line of JSON each, and writes responses.
 
-Runs in the peer's own environment, which has psycopg beside the peer; nothing else is imported here. The work is always
-the same: count, sum and maximum per key and window of 5 seconds of the events in some files of NDJSON, into a table of
-PostgreSQL that is there and empty.
+It runs in the environment of the peer and imports only the standard library and psycopg. Every job is the same query:
+count, sum and maximum per key and window of 5 seconds of the events in NDJSON files, into an empty PostgreSQL table.
 """
 
 from __future__ import annotations
@@ -21,53 +20,53 @@ import psycopg
 
 WINDOW_MS = 5_000
 LATENESS_MS = 1_000
-#: A JVM's errors have its whole stack in them.
-_LONGEST = 300
+#: Errors of a JVM contain the whole stack trace.
+_MAX_ERROR_LENGTH = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """The events to count, and the target of the rows."""
+class WindowJob:
+    """The event files, and the target table."""
 
     files: list[str]
     url: str
     table: str
-    #: Of its own, and empty, for what the peer needs besides.
+    #: An empty directory for temporary files.
     directory: str
 
     @property
     def source(self) -> str:
-        """The directory that has the files and nothing else."""
+        """The directory of the files, which contains nothing else."""
         return str(Path(self.files[0]).parent)
 
     def copy(self, rows: Iterable[str]) -> None:
-        """Append lines of CSV: key, start of the window in ms, count, total, max."""
+        """Append CSV rows: key, window start in ms, count, total, max."""
         copy_csv(self.url, self.table, rows)
 
 
 def copy_csv(url: str, table: str, rows: Iterable[str]) -> None:
     statement = f"COPY {table} FROM STDIN (FORMAT csv)".encode()
     with psycopg.connect(url) as conn, conn.cursor().copy(statement) as copy:
-        for some in rows:
-            copy.write(some)
+        for row in rows:
+            copy.write(row)
 
 
-def serve(packages: Sequence[str], drain: Callable[[Order], None]) -> None:
-    """Follow orders until standard input ends."""
-    # Answers go to what was standard output; whatever else is printed, by a JVM too, goes to standard error.
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
+def serve(packages: Sequence[str], drain: Callable[[WindowJob], None]) -> None:
+    """Run jobs until standard input ends."""
+    # Responses go to the original standard output. Other output, including that of a JVM, goes to standard error.
+    responses = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     for line in sys.stdin:
-        order = json.loads(line)
+        request = json.loads(line)
         try:
-            if order.pop("do") == "open":
-                answer: dict[str, object] = {"versions": {package: version(package) for package in packages}}
+            if request.pop("do") == "open":
+                response: dict[str, object] = {"versions": {package: version(package) for package in packages}}
             else:
                 began = time.perf_counter()
-                drain(Order(**order))
-                answer = {"seconds": time.perf_counter() - began}
+                drain(WindowJob(**request))
+                response = {"seconds": time.perf_counter() - began}
         except Exception as error:
             traceback.print_exc()
-            said = " ".join(str(error).split())[:_LONGEST]
-            answer = {"error": f"{type(error).__name__}: {said}"}
-        answers.write(json.dumps(answer) + "\n")
+            message = " ".join(str(error).split())[:_MAX_ERROR_LENGTH]
+            response = {"error": f"{type(error).__name__}: {message}"}
+        responses.write(json.dumps(response) + "\n")

@@ -1,4 +1,4 @@
-"""The wall-clock time of the stages of a cycle, from the ledger of the query."""
+"""Wall-clock time of the stages of a cycle, from the ledger of the query."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SELECT extract(epoch FROM started_at - planned_at) * 1000,
 FROM penstock.cycles JOIN penstock.queries ON queries.id = cycles.query_id
 WHERE queries.name = %s AND events_in > 0 AND planned_at > clock_timestamp() - make_interval(secs => %s)
 """
-#: The parts as the ledger calls them, in their order.
+#: The stages by their name in the ledger, in order.
 _PARTS = {
     "spark": "Spark's job, with the tasks' reading: until it is done",
     "prepare": "driver: reports checked, partials laid out",
@@ -27,7 +27,7 @@ _PARTS = {
 
 
 def by_part(url: str, query: str, seconds: float) -> dict[str, object]:
-    """Mean milliseconds of each part, over the cycles with events that a query planned in the last seconds."""
+    """Return the mean milliseconds of each stage, over the recent cycles of a query that had events."""
     with psycopg.connect(url) as conn:
         rows = conn.execute(_CYCLES, (query, seconds)).fetchall()
     took = {label: _mean([row[3].get(part, 0.0) for row in rows]) for part, label in _PARTS.items()}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from benchmarks.drain.events import Work
+from benchmarks.drain.events import Workload
 from benchmarks.freshness import plan as freshness
 
 PARTITIONS = 8
 KEYS = 10_000
-#: Events a second, at the setting that is the default.
+#: Events per second of the steady run, at the default setting.
 RATE = 1_000
 STEADY = freshness.Case("steady", "penstock", RATE, eager=False)
 
@@ -19,17 +19,17 @@ class Plan:
     """The size of a run."""
 
     quick: bool
-    #: The drain that is looked at, and how often it is done before.
+    #: The profiled drain, and the warm-up drains before it.
     events: int
     per_second: int
     warm_ups: int
-    #: The steady run: how long it is left alone, and how long it is looked at, first without samplers and then with.
+    #: The steady run: warm-up, measured time without profilers, then with them.
     steady: freshness.Plan
     sampled_seconds: float
 
     @property
-    def work(self) -> Work:
-        return Work(KEYS, self.per_second)
+    def workload(self) -> Workload:
+        return Workload(KEYS, self.per_second)
 
 
 FULL = Plan(

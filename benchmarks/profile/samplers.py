@@ -1,4 +1,4 @@
-"""Samplers: py-spy for Python, JDK Flight Recorder for the JVM. Each reports if it is unavailable."""
+"""Stack samplers: py-spy for Python, JDK Flight Recorder for the JVM."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from benchmarks.peers.environment import PeerUnavailable, python_for
 from benchmarks.profile import stacks
 
 _RATE = 100
-_PATIENCE_SECONDS = 60.0
+_TIMEOUT_SECONDS = 60.0
 _RECORDING = "penstock"
 _DEPTH = 256
 
 
 class Unavailable(Exception):
-    """A sampler that cannot be used here; the text says why."""
+    """A sampler cannot be used on this machine."""
 
 
 @dataclass(slots=True)
 class Samples:
-    """Stacks by part, and why there are none of some."""
+    """Stacks by component, and the reasons of unavailable samplers."""
 
     by_part: dict[str, dict[str, float]] = field(default_factory=dict)
     unavailable: dict[str, str] = field(default_factory=dict)
@@ -34,7 +34,7 @@ class Samples:
 
 @asynccontextmanager
 async def sampling(engine: int, directory: Path) -> AsyncIterator[Samples]:
-    """Take samples of a driver and all below it until the end of ``async with``; they are there afterwards."""
+    """Sample a driver and its descendants inside ``async with``. The samples are complete at its end."""
     samples = Samples()
     recorder, spy = FlightRecorder(engine, directory / "jvm.jfr"), PySpy(engine, directory / "python.txt")
     started: list[FlightRecorder | PySpy] = []
@@ -55,7 +55,7 @@ async def sampling(engine: int, directory: Path) -> AsyncIterator[Samples]:
 
 
 class PySpy:
-    """Looks at the driver and at every Python process below it, from outside; it needs the right to trace them."""
+    """Samples the driver and its Python descendants. It needs the permission to trace them."""
 
     name = "py-spy"
 
@@ -79,9 +79,9 @@ class PySpy:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
         )
-        said = await asyncio.wait_for(self._until_it_samples(process), _PATIENCE_SECONDS)
-        if said is not None:
-            raise Unavailable(f"it cannot look at processes here, for which it needs the right to trace them: {said}")
+        failure = await asyncio.wait_for(self._await_start(process), _TIMEOUT_SECONDS)
+        if failure is not None:
+            raise Unavailable(f"it needs the permission to trace processes: {failure}")
 
     async def stop(self) -> dict[str, dict[str, float]]:
         process = self._process
@@ -89,16 +89,16 @@ class PySpy:
             return {}
         if process.returncode is None:
             process.send_signal(signal.SIGINT)
-        said, _ = await asyncio.wait_for(process.communicate(), _PATIENCE_SECONDS)
+        output, _ = await asyncio.wait_for(process.communicate(), _TIMEOUT_SECONDS)
         if not self._file.exists():
-            raise Unavailable(f"it wrote nothing: {_last(said)}")
+            raise Unavailable(f"it wrote nothing: {_last_line(output)}")
         return await asyncio.to_thread(lambda: stacks.of_python(self._file.read_text().splitlines()))
 
     @staticmethod
-    async def _until_it_samples(process: asyncio.subprocess.Process) -> str | None:
-        """None when it has begun; else the first that it said, which is the error: where in its code comes after."""
-        said, first = process.stdout, ""
-        while said is not None and (line := await said.readline()):
+    async def _await_start(process: asyncio.subprocess.Process) -> str | None:
+        """Return None when it has started, otherwise the first line of its output, which is the error."""
+        output, first = process.stdout, ""
+        while output is not None and (line := await output.readline()):
             if b"Sampling process" in line:
                 return None
             first = first or line.decode(errors="replace").strip()
@@ -106,7 +106,7 @@ class PySpy:
 
 
 class FlightRecorder:
-    """Samples the threads of the JVM with its own recorder. A JDK has it, a bare runtime may not."""
+    """Samples the threads of the JVM. A JDK includes it, a bare runtime may not."""
 
     name = "JDK Flight Recorder"
 
@@ -116,14 +116,14 @@ class FlightRecorder:
         self._tools = Path()
 
     async def start(self) -> None:
-        below = psutil.Process(self._engine).children(recursive=True)
-        pid = next((process.pid for process in below if process.name() == "java"), None)
+        descendants = psutil.Process(self._engine).children(recursive=True)
+        pid = next((process.pid for process in descendants if process.name() == "java"), None)
         if pid is None:
-            raise Unavailable("there is no JVM below the driver")
+            raise Unavailable("the driver has no JVM")
         self._pid, self._tools = pid, Path(psutil.Process(pid).exe()).parent
         if missing := [tool for tool in ("jcmd", "jfr") if not (self._tools / tool).exists()]:
-            raise Unavailable(f"the Java that Spark runs on has no {' and no '.join(missing)}: use a whole JDK")
-        # Spark calls deeper than the recorder looks by itself, and what is cut off is the outer end.
+            raise Unavailable(f"the Java runtime of Spark has no {' and no '.join(missing)}: use a JDK")
+        # Spark's stacks are deeper than the default limit, which cuts off the outer frames.
         await self._run("jcmd", str(pid), "JFR.configure", f"stackdepth={_DEPTH}")
         await self._run("jcmd", str(pid), "JFR.start", f"name={_RECORDING}", "settings=profile")
 
@@ -138,12 +138,12 @@ class FlightRecorder:
         process = await asyncio.create_subprocess_exec(
             self._tools / tool, *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
         )
-        said, _ = await asyncio.wait_for(process.communicate(), _PATIENCE_SECONDS)
+        output, _ = await asyncio.wait_for(process.communicate(), _TIMEOUT_SECONDS)
         if process.returncode:
-            raise Unavailable(f"{tool} {' '.join(arguments[:2])}: {_last(said)}")
-        return said.decode(errors="replace")
+            raise Unavailable(f"{tool} {' '.join(arguments[:2])}: {_last_line(output)}")
+        return output.decode(errors="replace")
 
 
-def _last(said: bytes) -> str:
-    lines = said.decode(errors="replace").strip().splitlines()
-    return lines[-1] if lines else "nothing was said"
+def _last_line(output: bytes) -> str:
+    lines = output.decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "no output"

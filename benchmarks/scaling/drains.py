@@ -1,4 +1,4 @@
-"""The curves of the engine: events, keys, queries, executors; every row of every point is held against DuckDB's."""
+"""Scaling curves of the engine: events, keys, queries, executors. Every row is compared with DuckDB's."""
 
 from __future__ import annotations
 
@@ -10,53 +10,53 @@ from statistics import median
 
 from benchmarks.drain import load
 from benchmarks.drain.bench import Bench
-from benchmarks.drain.events import Work
+from benchmarks.drain.dataset import Dataset
+from benchmarks.drain.events import Workload
 from benchmarks.drain.oracle import Oracle
 from benchmarks.drain.plan import PARTITIONS
-from benchmarks.drain.stock import Stock
 from benchmarks.scaling.plan import Plan
 
 Point = dict[str, float]
 _ENGINE = "penstock"
-#: So long a drain is measured once.
-_MANY_EVENTS = 10_000_000
+#: Larger drains are measured once.
+_SINGLE_RUN_EVENTS = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class _Filled:
-    """A queue, its input files, and the expected results."""
+    """A filled queue, its dataset and the oracle."""
 
     bench: Bench
     plan: Plan
     name: str
-    stock: Stock
+    dataset: Dataset
     oracle: Oracle
 
     async def warm_up(self, passes: int, *, master: str | None = None) -> None:
         await self.bench.warm_up(_ENGINE, self.name, passes, master=master)
 
     async def point(self, curve: str, x: int, *, queries: int = 1, master: str | None = None) -> Point:
-        many = self.stock.events * queries > _MANY_EVENTS
+        single = self.dataset.events * queries > _SINGLE_RUN_EVENTS
         rounds = [
             await self.bench.measure(
-                f"{curve} {x:,}", _ENGINE, self.name, self.stock, self.oracle, queries=queries, master=master
+                f"{curve} {x:,}", _ENGINE, self.name, self.dataset, self.oracle, queries=queries, master=master
             )
-            for _ in range(1 if many else self.plan.rounds)
+            for _ in range(1 if single else self.plan.rounds)
         ]
         return {
             "x": x,
-            "events_per_s": round(median(one.per_second for one in rounds)),
-            "cpu_s_per_million": round(median(one.engine_cpu + one.server_cpu for one in rounds), 2),
-            "postgresql_cpu_s_per_million": round(median(one.server_cpu for one in rounds), 2),
+            "events_per_s": round(median(drain.per_second for drain in rounds)),
+            "cpu_s_per_million": round(median(drain.engine_cpu + drain.server_cpu for drain in rounds), 2),
+            "postgresql_cpu_s_per_million": round(median(drain.server_cpu for drain in rounds), 2),
         }
 
 
 async def events(bench: Bench, plan: Plan) -> AsyncIterator[Point]:
-    """One queue that grows."""
-    stock = Stock(Work(plan.keys, plan.per_second), bench.directory / "events")
+    """Extend one queue."""
+    dataset = Dataset(Workload(plan.keys, plan.per_second), bench.directory / "events")
     await load.create(bench.q, "events", partitions=PARTITIONS)
     for number, size in enumerate(plan.points["events"]):
-        filled = _Filled(bench, plan, "events", stock, await bench.grow(stock, "events", size))
+        filled = _Filled(bench, plan, "events", dataset, await bench.extend(dataset, "events", size))
         if number == 0:
             await filled.warm_up(plan.warm_ups)
         yield await filled.point("events", size)
@@ -64,7 +64,7 @@ async def events(bench: Bench, plan: Plan) -> AsyncIterator[Point]:
 
 
 async def keys(bench: Bench, plan: Plan) -> AsyncIterator[Point]:
-    """A queue for each number of keys."""
+    """Drain one queue per number of keys."""
     for number, keys in enumerate(plan.points["keys"]):
         async with _filled(bench, plan, f"keys_{keys}", keys) as filled:
             await filled.warm_up(min(1, plan.warm_ups) if number else plan.warm_ups)
@@ -72,7 +72,7 @@ async def keys(bench: Bench, plan: Plan) -> AsyncIterator[Point]:
 
 
 async def queries(bench: Bench, plan: Plan) -> AsyncIterator[Point]:
-    """More and more queries over one queue."""
+    """Run several queries over one queue."""
     async with _filled(bench, plan, "queries", plan.keys) as filled:
         await filled.warm_up(plan.warm_ups)
         for number in plan.points["queries"]:
@@ -80,22 +80,22 @@ async def queries(bench: Bench, plan: Plan) -> AsyncIterator[Point]:
 
 
 async def executors(bench: Bench, plan: Plan) -> AsyncIterator[Point]:
-    """A cluster of each size, whose JVMs are warmed up alike."""
+    """Run a cluster of each size, with the same warm-up."""
     async with _filled(bench, plan, "executors", plan.keys) as filled:
         for number in plan.points["executors"]:
             master = f"local-cluster[{number},1,1024]"
-            await bench.renew(_ENGINE)
+            await bench.stop_engine(_ENGINE)
             await filled.warm_up(plan.warm_ups, master=master)
             yield await filled.point("executors", number, master=master)
 
 
 @asynccontextmanager
 async def _filled(bench: Bench, plan: Plan, name: str, keys: int) -> AsyncIterator[_Filled]:
-    stock = Stock(Work(keys, plan.per_second), bench.directory / name)
+    dataset = Dataset(Workload(keys, plan.per_second), bench.directory / name)
     await load.create(bench.q, name, partitions=PARTITIONS)
-    oracle = await bench.grow(stock, name, plan.events)
+    oracle = await bench.extend(dataset, name, plan.events)
     try:
-        yield _Filled(bench, plan, name, stock, oracle)
+        yield _Filled(bench, plan, name, dataset, oracle)
     finally:
         oracle.close()
-        shutil.rmtree(stock.directory)
+        shutil.rmtree(dataset.directory)

@@ -1,4 +1,4 @@
-"""The range of each curve."""
+"""The points of each scaling curve."""
 
 from __future__ import annotations
 
@@ -7,32 +7,32 @@ from dataclasses import dataclass
 
 from benchmarks.all.runs import CURVES
 
-#: What a curve is a curve of, and what is measured along it.
-WHAT: Mapping[str, str] = {
-    "events": "Draining a queue into windows, by how many events lie in it.",
-    "keys": "Draining a queue into windows, by over how many keys its events go.",
-    "queries": "So many queries at once over the same queue, in one Spark; what each reads is added up.",
-    "lanes": "Pushing to a queue by key and reading it, by how many lanes there are.",
-    "executors": "Draining a queue into windows with Spark as a standalone cluster on this machine (`local-cluster`), "
-    "by how many executors of one core there are.",
-    "groups": "So many groups read one queue at once, in one client process; what each reads is added up.",
+#: The descriptions of the curves on the page.
+DESCRIPTIONS: Mapping[str, str] = {
+    "events": "Draining a queue into windows, by the number of events in the queue.",
+    "keys": "Draining a queue into windows, by the number of keys.",
+    "queries": "Concurrent queries over one queue, in one Spark session. The rate is the sum of all queries.",
+    "lanes": "Pushing to a queue and reading it, by the number of key partitions (lanes).",
+    "executors": "Draining a queue into windows with a standalone Spark cluster on this machine (`local-cluster`), "
+    "by the number of executors with one core each.",
+    "groups": "Groups that read one queue concurrently, in one client process. The rate is the sum of all groups.",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The points of the curves, and how much work each of them is."""
+    """The points of the curves, and the workload of each."""
 
     points: Mapping[str, tuple[int, ...]]
-    #: At each point of a curve whose own measure is not events.
+    #: Events and keys at each point, unless the curve varies them.
     events: int
     keys: int
-    #: Of event time: 5 s of them share a window.
+    #: Events per second of event time. A window is 5 s.
     per_second: int
     warm_ups: int
     rounds: int
     #: Events in a queue that clients read.
-    stock: int
+    queue_events: int
 
 
 FULL = Plan(
@@ -49,7 +49,7 @@ FULL = Plan(
     per_second=100_000,
     warm_ups=3,
     rounds=3,
-    stock=1_000_000,
+    queue_events=1_000_000,
 )
 QUICK = Plan(
     points={
@@ -65,7 +65,7 @@ QUICK = Plan(
     per_second=10_000,
     warm_ups=0,
     rounds=1,
-    stock=20_000,
+    queue_events=20_000,
 )
 
-assert set(FULL.points) == set(QUICK.points) == set(WHAT) == set(CURVES)
+assert set(FULL.points) == set(QUICK.points) == set(DESCRIPTIONS) == set(CURVES)

@@ -1,27 +1,27 @@
-"""The systems that count windows, the numbers of events, and the notes of the report."""
+"""Peers, workload sizes, and notes for the page."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from benchmarks.drain.events import Work
-from benchmarks.drain.stock import FILE_EVENTS
+from benchmarks.drain.dataset import FILE_EVENTS
+from benchmarks.drain.events import Workload
 
 PARTITIONS = 8
-#: Of event time, whatever the size: each key has as many windows, of as many events.
+#: Event time of a dataset of any size, so that each key has the same number of windows and events.
 SPAN_SECONDS = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """A stock of events."""
+    """The size of a dataset."""
 
     events: int
     keys: int
 
     @property
-    def work(self) -> Work:
-        return Work(self.keys, self.events // SPAN_SECONDS)
+    def workload(self) -> Workload:
+        return Workload(self.keys, self.events // SPAN_SECONDS)
 
     @property
     def file_events(self) -> int:
@@ -30,50 +30,50 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """An engine of another make; ``name`` is that of its environment, too."""
+    """Another engine. ``name`` is also the name of its environment."""
 
     key: str
     name: str
     note: str
     arguments: tuple[str, ...] = ()
-    #: So many times less work, of the same shape, since it would take too long.
-    less: int = 1
+    #: Divisor of the events and keys, for slow engines.
+    divisor: int = 1
     with_max: bool = True
-    #: What its table has for sums.
-    numbers: str = "numeric"
+    #: The column type of sums in its table.
+    number_type: str = "numeric"
 
 
 PEERS = (
     Peer(
         "flink",
         "flink",
-        "streaming SQL without checkpoints, in a JVM that is kept; windows close when all is read, since it may read "
-        "files in any order; rows as CSV, then one COPY, since its connector to PostgreSQL is not on PyPI",
+        "streaming SQL without checkpoints; the JVM is reused; windows close after all events, because files are read "
+        "in any order; rows as CSV, then one COPY, because its PostgreSQL connector is not on PyPI",
     ),
     Peer(
         "pathway",
         "pathway",
-        "bounded, with its own writer to PostgreSQL; amounts are floats",
-        numbers="double precision",
+        "bounded input, its own PostgreSQL writer; amounts are floats",
+        number_type="double precision",
     ),
-    Peer("bytewax", "bytewax", "one worker, one COPY at the end; amounts are floats", less=10),
+    Peer("bytewax", "bytewax", "one worker, one COPY at the end; amounts are floats", divisor=10),
     Peer(
         "redis",
         "redis",
-        "HINCRBY, HINCRBYFLOAT, EXPIRE, HINCRBY for each event, each waited for; no maximum; windows that are over are "
-        "read and copied to PostgreSQL; nothing survives a crash",
-        less=100,
+        "HINCRBY, HINCRBYFLOAT, EXPIRE, HINCRBY per event, one round trip each; no maximum; closed windows are read "
+        "and copied to PostgreSQL; no persistence",
+        divisor=100,
         with_max=False,
     ),
     Peer(
         "redis_pipelined",
         "redis",
-        "the same commands for 100 events in one message",
+        "the same commands in pipelines of 100 events",
         ("--pipelined",),
-        less=10,
+        divisor=10,
         with_max=False,
     ),
-    Peer("duckdb", "duckdb", "one statement over all files, then one COPY: no stream, no state, no recovery"),
+    Peer("duckdb", "duckdb", "one statement over all files, then one COPY: no streaming, state or recovery"),
 )
 
 
@@ -84,11 +84,11 @@ class Plan:
     size: Size
     rounds: int
     warm_ups: int
-    #: A batch of plain Spark, in whole files.
+    #: The batch size of plain Spark, in whole files.
     batch: int
 
     def size_for(self, peer: Peer) -> Size:
-        return Size(self.size.events // peer.less, self.size.keys // peer.less)
+        return Size(self.size.events // peer.divisor, self.size.keys // peer.divisor)
 
 
 FULL = Plan(Size(2_000_000, 10_000), rounds=3, warm_ups=3, batch=400_000)

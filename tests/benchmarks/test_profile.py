@@ -1,4 +1,4 @@
-"""The profile: stacks are collapsed, weighed by what was spent, and drawn so that the picture adds up."""
+"""Stacks are collapsed, scaled to CPU time, and rendered as a flame graph."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import pyspark
 import pytest
 
 from benchmarks.log.server import Server
-from benchmarks.page.flame import svg
+from benchmarks.page.flame_graph import svg
 from benchmarks.profile import names
-from benchmarks.profile.accounts import Accounts, Stat
+from benchmarks.profile.cpu_sampler import CpuSampler, Stat
 from benchmarks.profile.samplers import FlightRecorder, Unavailable
-from benchmarks.profile.stacks import of_jvm, of_python, pruned, weighed
+from benchmarks.profile.stacks import of_jvm, of_python, pruned, scaled_stacks
 
 ROOT = Path(__file__).parents[2]
 _SVG = "{http://www.w3.org/2000/svg}"
@@ -54,7 +54,7 @@ jdk.ExecutionSample {
 """
 
 
-def test_stacks_of_python_go_to_the_process_that_they_were_seen_in_unless_it_waits() -> None:
+def test_python_stacks_belong_to_their_process_and_waiting_is_ignored() -> None:
     source = Path(pyspark.__file__).with_name("daemon.py").read_text().splitlines()
     (collects,) = [number for number, line in enumerate(source, 1) if "gc.collect()" in line]
 
@@ -65,24 +65,24 @@ def test_stacks_of_python_go_to_the_process_that_they_were_seen_in_unless_it_wai
     }
 
 
-def test_stacks_of_the_jvm_begin_with_the_outermost_frame_and_leave_out_what_tells_nothing() -> None:
+def test_jvm_stacks_start_with_the_outermost_frame_and_omit_boilerplate() -> None:
     assert of_jvm(JVM.splitlines()) == {"JVM;task threads": {"Outer.run;Inner$$Lambda.apply": 1}}
 
 
-def test_a_part_is_as_wide_as_what_it_spent_however_often_it_was_sampled() -> None:
-    whole = weighed({"a": 3.0, "b": 1.0}, {"a": {"f": 1, "f;g": 2}})
+def test_samples_are_scaled_to_cpu_time() -> None:
+    scaled = scaled_stacks({"a": 3.0, "b": 1.0}, {"a": {"f": 1, "f;g": 2}})
 
-    assert whole == {"a;f": 1.0, "a;f;g": 2.0, "b": 1.0}
+    assert scaled == {"a;f": 1.0, "a;f;g": 2.0, "b": 1.0}
 
 
-def test_frames_too_small_to_be_seen_count_to_their_callers() -> None:
+def test_small_frames_are_merged_into_their_callers() -> None:
     assert pruned({"a;f;g": 1.0, "a;f": 98.0, "b;h": 1.0}, 0.05) == {"a;f": 99.0, "b": 1.0}
 
 
-def test_the_picture_adds_up_and_says_what_each_frame_is() -> None:
+def test_flame_graph_widths_and_tooltips() -> None:
     text = svg({"Python;<module> & co": 3.0, "Python": 1.0, "JVM;run": 4.0}, "all of it", "CPU s")
 
-    root = ElementTree.fromstring(text)  # noqa: S314 - it is ours
+    root = ElementTree.fromstring(text)  # noqa: S314 - our own output
     drawn = {
         str(group.findtext(f"{_SVG}title")): float(group.find(f"{_SVG}rect").attrib["width"])  # type: ignore[union-attr]
         for group in root.iter(f"{_SVG}g")
@@ -94,41 +94,41 @@ def test_the_picture_adds_up_and_says_what_each_frame_is() -> None:
     assert drawn["<module> & co: 37.5 % of 8.00 CPU s"] == pytest.approx(everything * 3 / 8)
 
 
-def test_nothing_sampled_is_a_picture_too() -> None:
+def test_flame_graph_without_samples() -> None:
     assert ElementTree.fromstring(svg({}, "nothing", "CPU s")) is not None  # noqa: S314
 
 
 @pytest.mark.parametrize("name", ["C2 CompilerThre", "a) (b", ""])
-def test_a_thread_may_be_called_anything(name: str) -> None:
+def test_stat_with_special_characters_in_the_name(name: str) -> None:
     stat = Stat.parse(f"42 ({name}) S 1 1 1 0 -1 0 0 0 0 0 150 50 0 0 20 0 1 0 777 0 0")
 
-    assert (stat.who, stat.name) == ((42, 777), name)
+    assert (stat.identity, stat.name) == ((42, 777), name)
     assert (stat.cpu.seconds, stat.cpu.kernel) == (2.0, 0.5)
 
 
-def test_connections_are_known_by_what_they_call_themselves(empty_database_url: str) -> None:
+def test_connections_are_attributed_by_application_name(empty_database_url: str) -> None:
     with psycopg.connect(empty_database_url, autocommit=True, application_name="penstock worker") as conn:
         postmaster = psutil.Process(conn.info.backend_pid).ppid()
         burn = [sys.executable, "-c", "import sys; sum(range(3_000_000)); sys.stdin.read()"]
         with subprocess.Popen(burn, stdin=subprocess.PIPE) as driver:
-            with Accounts(driver.pid, Server(empty_database_url, postmaster)) as accounts:
+            with CpuSampler(driver.pid, Server(empty_database_url, postmaster)) as cpu:
                 conn.execute("SELECT sum(i) FROM generate_series(1, 1000000) i")
             driver.communicate()
-    spent = accounts.by_part()
+    spent = cpu.by_part()
 
     assert spent["PostgreSQL;tasks' reads and reports"].seconds > 0
     assert names.DRIVER in spent
     assert names.OBSERVERS not in spent
 
 
-def test_who_cannot_take_samples_says_why(tmp_path: Path) -> None:
+def test_unavailable_sampler_reports_the_reason(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as driver:
-        with pytest.raises(Unavailable, match="no JVM below the driver"):
+        with pytest.raises(Unavailable, match="the driver has no JVM"):
             asyncio.run(FlightRecorder(driver.pid, tmp_path / "jvm.jfr").start())
         driver.communicate(b"\n")
 
 
-def test_the_command_is_listed() -> None:
+def test_usage_lists_the_benchmark() -> None:
     done = subprocess.run([sys.executable, "-m", "benchmarks"], cwd=ROOT, capture_output=True, text=True)
 
     assert "\n  profile  " in done.stderr

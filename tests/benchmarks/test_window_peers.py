@@ -1,4 +1,4 @@
-"""Engines of other make take orders as lines of JSON, and what they count is held against the oracle."""
+"""Peer engines run jobs from standard input, and their windows are compared with the oracle."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import psycopg
 import pytest
 
 from benchmarks.drain.bench import copy_out
+from benchmarks.drain.dataset import Dataset
 from benchmarks.drain.oracle import Oracle
-from benchmarks.drain.stock import Stock
-from benchmarks.windows.contest import TABLE
+from benchmarks.windows.peer_runs import TABLE
 from benchmarks.windows.plan import FULL, PEERS, QUICK, SPAN_SECONDS, Size
 
 ROOT = Path(__file__).parents[2]
@@ -24,14 +24,14 @@ SIZE = Size(2_000, 10)
 
 
 @pytest.fixture
-def stock(tmp_path: Path) -> Stock:
-    made = Stock(SIZE.work, tmp_path / "events", SIZE.file_events)
-    made.grow(SIZE.events)
-    return made
+def dataset(tmp_path: Path) -> Dataset:
+    result = Dataset(SIZE.workload, tmp_path / "events", SIZE.file_events)
+    result.extend(SIZE.events)
+    return result
 
 
-def ordered(peer: str, *orders: dict[str, Any]) -> list[dict[str, Any]]:
-    text = "".join(json.dumps(order) + "\n" for order in orders)
+def run_peer(peer: str, *requests: dict[str, Any]) -> list[dict[str, Any]]:
+    text = "".join(json.dumps(request) + "\n" for request in requests)
     done = subprocess.run(
         [sys.executable, "-m", f"benchmarks.peers.{peer}_peer"], input=text, capture_output=True, text=True, cwd=ROOT
     )
@@ -39,18 +39,18 @@ def ordered(peer: str, *orders: dict[str, Any]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def test_rows_of_a_peer_are_the_oracles(stock: Stock, empty_database_url: str, tmp_path: Path) -> None:
+def test_rows_of_a_peer_match_the_oracle(dataset: Dataset, empty_database_url: str, tmp_path: Path) -> None:
     (tmp_path / "scratch").mkdir()
     with psycopg.connect(empty_database_url, autocommit=True) as conn:
         conn.execute(TABLE.format("counted", "numeric").encode())
-    files = [str(path) for path in stock.files]
-    where = {"url": empty_database_url, "table": "counted", "directory": str(tmp_path / "scratch")}
+    files = [str(path) for path in dataset.files]
+    target = {"url": empty_database_url, "table": "counted", "directory": str(tmp_path / "scratch")}
 
-    opened, drained = ordered("duckdb", {"do": "open"}, {"do": "drain", "files": files, **where})
+    opened, drained = run_peer("duckdb", {"do": "open"}, {"do": "drain", "files": files, **target})
 
     assert opened["versions"].keys() == {"duckdb"}
     assert drained["seconds"] > 0
-    rows, oracle = tmp_path / "rows.csv", Oracle(stock, bounded=True)
+    rows, oracle = tmp_path / "rows.csv", Oracle(dataset, bounded=True)
     select = "SELECT key, start_ms, count, {}, max, true FROM counted"
     copy_out(empty_database_url, select.format("total"), rows)
     assert oracle.problems(rows) == []
@@ -58,11 +58,11 @@ def test_rows_of_a_peer_are_the_oracles(stock: Stock, empty_database_url: str, t
     assert len(oracle.problems(rows)) == 2
 
 
-def test_a_maximum_that_a_peer_does_not_have_is_not_asked_for(stock: Stock, tmp_path: Path) -> None:
-    oracle, rows = Oracle(stock, bounded=True), tmp_path / "rows.csv"
+def test_maximum_is_ignored_for_peers_without_one(dataset: Dataset, tmp_path: Path) -> None:
+    oracle, rows = Oracle(dataset, bounded=True), tmp_path / "rows.csv"
     counted: Counter[tuple[str, int]] = Counter()
     cents: Counter[tuple[str, int]] = Counter()
-    for line in stock.files[0].read_text().splitlines():
+    for line in dataset.files[0].read_text().splitlines():
         event = json.loads(line, parse_float=Decimal)
         window = event["customer"], event["ts"] - event["ts"] % 5_000
         counted[window] += 1
@@ -73,18 +73,18 @@ def test_a_maximum_that_a_peer_does_not_have_is_not_asked_for(stock: Stock, tmp_
     assert oracle.problems(rows) != []
 
 
-def test_an_order_that_fails_is_answered_with_what_went_wrong(empty_database_url: str, tmp_path: Path) -> None:
-    where = {"url": empty_database_url, "table": "nowhere", "directory": str(tmp_path)}
+def test_failed_job_returns_the_error(empty_database_url: str, tmp_path: Path) -> None:
+    target = {"url": empty_database_url, "table": "nowhere", "directory": str(tmp_path)}
 
-    (answer,) = ordered("duckdb", {"do": "drain", "files": [str(tmp_path / "none.json")], **where})
+    (response,) = run_peer("duckdb", {"do": "drain", "files": [str(tmp_path / "none.json")], **target})
 
-    assert "none.json" in answer["error"]
+    assert "none.json" in response["error"]
 
 
 @pytest.mark.parametrize("plan", [FULL, QUICK], ids=["full", "quick"])
-def test_who_gets_less_work_gets_it_in_the_same_shape(plan: Any) -> None:
+def test_smaller_workloads_have_as_many_events_per_window(plan: Any) -> None:
     for peer in PEERS:
         size = plan.size_for(peer)
         assert size.events / size.keys == plan.size.events / plan.size.keys
-        assert size.work.per_second * SPAN_SECONDS == size.events
+        assert size.workload.per_second * SPAN_SECONDS == size.events
         assert (ROOT / "benchmarks" / "peers" / f"{peer.name}.txt").exists()

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import benchmarks.nexmark
-from benchmarks.nexmark.answers import PARTS, answers, comparable
 from benchmarks.nexmark.generator import generate
+from benchmarks.nexmark.oracle import PARTS, comparable, expected_results
 from penstock import Stream
 from penstock.stream.statements.parser import parse_application
 from tests.engine.pipelines import Bench
@@ -34,7 +34,7 @@ def test_nexmark_query_equals_duckdb(bench: Bench, query: str) -> None:
     spelt = {(e.data["auction"], e.data["bidder"], e.data["price"], e.data["dateTime"]): e for e in bench.events("bid")}
     bids = [event.data for event in events if event.queue == "bid"]
     appended = [spelt[b["auction"], b["bidder"], b["price"], b["dateTime"]].appended_at for b in bids]
-    expected = answers(events, {"bid": appended}, query)
+    expected = expected_results(events, {"bid": appended}, query)
     assert expected, "the query has no result"
     assert comparable(bench.emitted(query)) == expected
     assert [letter for name in application.queues for letter in bench.letters(name)] == []

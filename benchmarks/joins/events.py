@@ -1,4 +1,4 @@
-"""The two streams: an order and its payment a moment later, in the order of their times."""
+"""The two streams: orders and their payments three seconds later, in the order of their times."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 from penstock import Penstock
 
 WITHIN_SECONDS = 10
-#: Of event time: this many of each side in a second.
+#: Events of each side per second of event time.
 _PER_SECOND = 1_000
 _BEGIN = datetime(2026, 1, 31, 12, tzinfo=UTC)
 _PARTITIONS = 4
 _PUSH = 5_000
 
 
-def pays(number: int) -> bool:
-    """Return whether an order has a payment: nine of ten have one."""
+def has_payment(number: int) -> bool:
+    """Return whether an order has a payment. Nine of ten have one."""
     return number % 10 != 0
 
 
@@ -25,9 +25,9 @@ async def fill(q: Penstock, events: int) -> None:
     for queue, side in (("orders", _orders), ("payments", _payments)):
         handle = q.queue(queue)
         await handle.config(max_depth_events=None).create("hash", _PARTITIONS)
-        some = [side(number) for number in range(events)]
+        batch = [side(number) for number in range(events)]
         for start in range(0, events, _PUSH):
-            await handle.push(some[start : start + _PUSH])
+            await handle.push(batch[start : start + _PUSH])
 
 
 def _orders(number: int) -> dict[str, Any]:
@@ -35,8 +35,8 @@ def _orders(number: int) -> dict[str, Any]:
 
 
 def _payments(number: int) -> dict[str, Any]:
-    # Those that are for no order keep the time going.
-    order = number if pays(number) else -1 - number
+    # Payments without an order advance the watermark.
+    order = number if has_payment(number) else -1 - number
     return {"key": str(number), "data": {"order_id": order, "method": "card", "at": _at(number, later=3)}}
 
 

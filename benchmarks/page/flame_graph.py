@@ -1,7 +1,7 @@
-"""Collapsed stacks as a flame graph: SVG without a script, the same bytes for the same stacks.
+"""Renders collapsed stacks as a flame graph: deterministic SVG without scripts.
 
-The outermost frames are at the top, each as wide as what it and all that it called spent. Every frame says what it is
-and how much when the pointer rests on it, which browsers show where the picture is opened by itself.
+The outermost frames are at the top. The width of a frame is its cost including its callees. Each frame has a tooltip,
+which browsers show if the file is opened on its own.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from xml.sax.saxutils import escape
 
 _WIDTH, _ROW, _MARGIN = 1200, 17, 8
 _LETTER = 6.3
-#: Narrower than this, in pixels, a frame cannot be seen.
-_NARROWEST = 0.4
-#: The colours of the plots, light enough for black letters; a part keeps its own all the way down.
+#: Narrower frames, in pixels, are omitted.
+_MIN_WIDTH = 0.4
+#: Light versions of the plot colours. All frames of a component have one colour.
 _COLOURS = ("#7fb8d8", "#f2cf7f", "#7fceb8", "#e5bbd3", "#eaae7f", "#aad9f4", "#cccccc", "#dbd37f")
 _HEAD = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-    'font-family="monospace" font-size="10.5" role="img">\n<title>{says}</title>\n'
+    'font-family="monospace" font-size="10.5" role="img">\n<title>{title}</title>\n'
     '<rect width="100%" height="100%" fill="white"/>\n'
 )
 _FRAME = (
-    '<g><title>{says}</title><rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="{height}" fill="{fill}" '
+    '<g><title>{title}</title><rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="{height}" fill="{fill}" '
     'stroke="white" stroke-width="0.5"/>{text}</g>\n'
 )
 
@@ -47,31 +47,31 @@ class _Node:
         return 1 + max((node.depth() for node in self.calls.values()), default=0)
 
 
-def draw(stacks: Mapping[str, float], says: str, unit: str, path: Path) -> None:
-    """Write the picture of stacks, whose costs are in a unit."""
-    path.write_text(svg(stacks, says, unit))
+def draw(stacks: Mapping[str, float], title: str, unit: str, path: Path) -> None:
+    """Write the flame graph of stacks to a file. ``unit`` is that of the costs."""
+    path.write_text(svg(stacks, title, unit))
 
 
-def svg(stacks: Mapping[str, float], says: str, unit: str) -> str:
-    """Render the graph, with siblings ordered by cost."""
-    whole = _Node()
+def svg(stacks: Mapping[str, float], title: str, unit: str) -> str:
+    """Render the flame graph, with siblings ordered by cost."""
+    root = _Node()
     for stack, cost in stacks.items():
-        whole.add(stack.split(";"), cost)
-    height = whole.depth() * _ROW + 2 * _MARGIN
-    scale = (_WIDTH - 2 * _MARGIN) / whole.cost if whole.cost else 0.0
-    frames = _frames("everything", whole, _MARGIN, 0, scale, "#dddddd", f"{whole.cost:.2f} {unit}", whole.cost)
-    return _HEAD.format(width=_WIDTH, height=height, says=escape(says)) + "".join(frames) + "</svg>\n"
+        root.add(stack.split(";"), cost)
+    height = root.depth() * _ROW + 2 * _MARGIN
+    scale = (_WIDTH - 2 * _MARGIN) / root.cost if root.cost else 0.0
+    frames = _frames("everything", root, _MARGIN, 0, scale, "#dddddd", f"{root.cost:.2f} {unit}", root.cost)
+    return _HEAD.format(width=_WIDTH, height=height, title=escape(title)) + "".join(frames) + "</svg>\n"
 
 
 def _frames(
     name: str, node: _Node, x: float, level: int, scale: float, colour: str, of: str, total: float
 ) -> Iterator[str]:
     width = node.cost * scale
-    if width < _NARROWEST:
+    if width < _MIN_WIDTH:
         return
     share = f"{name}: {100 * node.cost / total:.1f} % of {of}"
     yield _FRAME.format(
-        says=escape(share),
+        title=escape(share),
         x=x,
         y=_MARGIN + level * _ROW,
         width=width,
@@ -79,14 +79,14 @@ def _frames(
         fill=_shade(colour, name) if level > 1 else colour,
         text=_text(name if level else share, x, _MARGIN + level * _ROW, width),
     )
-    for number, (called, below) in enumerate(sorted(node.calls.items(), key=lambda each: (-each[1].cost, each[0]))):
+    for number, (callee, child) in enumerate(sorted(node.calls.items(), key=lambda call: (-call[1].cost, call[0]))):
         inner = colour if level else _COLOURS[number % len(_COLOURS)]
-        yield from _frames(called, below, x, level + 1, scale, inner, of, total)
-        x += below.cost * scale
+        yield from _frames(callee, child, x, level + 1, scale, inner, of, total)
+        x += child.cost * scale
 
 
 def _text(name: str, x: float, y: int, width: float) -> str:
-    """As much of a name as there is room for; with less than three letters it says nothing."""
+    """Return the label, cut to the width, or nothing if fewer than three letters fit."""
     room = int((width - 4) / _LETTER)
     if room < 3:
         return ""
@@ -95,7 +95,7 @@ def _text(name: str, x: float, y: int, width: float) -> str:
 
 
 def _shade(colour: str, name: str) -> str:
-    """A little darker or lighter, by the name, so that neighbours can be told apart."""
+    """Vary the brightness by the name, to tell neighbours apart."""
     factor = 0.92 + 0.16 * (zlib.crc32(name.encode()) % 64) / 63
-    channels = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
+    channels = (int(colour[index : index + 2], 16) for index in (1, 3, 5))
     return "#" + "".join(f"{min(round(channel * factor), 255):02x}" for channel in channels)

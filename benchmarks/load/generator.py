@@ -1,7 +1,7 @@
-"""Driving: so many tasks on one event loop, each with one request under way at a time.
+"""Load generator: concurrent tasks on one event loop, each with one request in flight.
 
-The events of a run are made in slices, outside the measured time: each slice is then pushed at full speed. So the cost
-of making them is nobody's, and the memory they take is bounded.
+Events are generated in slices before each slice is pushed at full speed. The measured time excludes their generation,
+and their memory is bounded.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from benchmarks.load.events import Made
+from benchmarks.load.events import EventBatch
 from benchmarks.load.ledger import Ledger
 from benchmarks.load.meter import Meter, Rate
 
@@ -21,22 +21,22 @@ Payload = TypeVar("Payload")
 
 _SLICE_SECONDS = 1.0
 _SLICE_EVENTS = 250_000
-#: A load that has not ended by so much later is one that hangs.
-_PATIENCE_SECONDS = 60.0
+#: Grace period after the planned end of a load.
+_TIMEOUT_SECONDS = 60.0
 
 
 async def push(
     ledger: Ledger,
     send: Callable[[int, Payload], Awaitable[None]],
-    wrap: Callable[[Made], Payload],
+    wrap: Callable[[EventBatch], Payload],
     *,
     tasks: int,
     seconds: float,
     meter: Meter | None = None,
 ) -> Rate:
-    """Push for so many seconds; ``send`` is told which task it runs in.
+    """Push for a time. ``send`` receives the number of its task.
 
-    A first, short slice is not measured: it opens connections and prepares statements.
+    A short first slice is not measured: it opens connections and prepares statements.
     """
     meter = meter or Meter()
     warm = Meter()
@@ -55,7 +55,7 @@ async def push(
 async def push_all(
     ledger: Ledger,
     send: Callable[[int, Payload], Awaitable[None]],
-    wrap: Callable[[Made], Payload],
+    wrap: Callable[[EventBatch], Payload],
     *,
     tasks: int,
     events: int,
@@ -76,13 +76,13 @@ async def pop(
     *,
     tasks: int,
     seconds: float,
-    most: int,
+    limit: int,
     meter: Meter | None = None,
 ) -> tuple[Rate, list[int]]:
-    """Pop for so many seconds, or until so many events; answers the rate and the events' ``ts`` as they came.
+    """Pop for a time or up to a number of events. Return the rate and the ``ts`` of the events in order.
 
-    ``take`` pops, decodes and acknowledges once: it adds the events' ``ts`` to the list before it acknowledges them,
-    and answers how many there were.
+    ``take`` pops, decodes and acknowledges once. It appends the ``ts`` of the events to the list before it
+    acknowledges them, and returns their number.
     """
     meter = meter or Meter()
     stamps: list[int] = []
@@ -90,50 +90,50 @@ async def pop(
 
     async def work(task: int) -> None:
         nonlocal events
-        while events < most and time.perf_counter() < until:
-            took = await take(task, stamps)  # not `events +=`, which would read the count before it waits
+        while events < limit and time.perf_counter() < until:
+            took = await take(task, stamps)  # not `events += await`, which reads the count before it waits
             events += took
 
-    with _quiet_collector(), meter:
+    with _frozen_garbage(), meter:
         until = time.perf_counter() + seconds
-        await _together(work, tasks, seconds + _PATIENCE_SECONDS)
+        await _run_tasks(work, tasks, seconds + _TIMEOUT_SECONDS)
     return Rate(events, meter.seconds, meter.cpu), stamps
 
 
 async def _push_slice(
     ledger: Ledger,
     send: Callable[[int, Payload], Awaitable[None]],
-    wrap: Callable[[Made], Payload],
+    wrap: Callable[[EventBatch], Payload],
     tasks: int,
     batches: int,
     meter: Meter,
 ) -> int:
-    slice_ = [(made.first // ledger.batch, wrap(made)) for made in ledger.make(batches)]
-    started, answered, now = ledger.started, ledger.answered, time.perf_counter
+    slice_ = [(events.first // ledger.batch, wrap(events)) for events in ledger.generate(batches)]
+    started, completed, now = ledger.started, ledger.completed, time.perf_counter
     left = iter(slice_)
 
     async def work(task: int) -> None:
         for batch, payload in left:
             started[batch] = now()
             await send(task, payload)
-            answered[batch] = now()
+            completed[batch] = now()
 
-    with _quiet_collector(), meter:
-        await _together(work, tasks, _PATIENCE_SECONDS)
+    with _frozen_garbage(), meter:
+        await _run_tasks(work, tasks, _TIMEOUT_SECONDS)
     return batches * ledger.batch
 
 
-async def _together(work: Callable[[int], Awaitable[None]], tasks: int, patience: float) -> None:
+async def _run_tasks(work: Callable[[int], Awaitable[None]], tasks: int, timeout: float) -> None:
     try:
-        async with asyncio.timeout(patience):
+        async with asyncio.timeout(timeout):
             await asyncio.gather(*[work(task) for task in range(tasks)])
     except TimeoutError:
-        raise RuntimeError(f"a request was still not answered after {patience:.0f} s") from None
+        raise RuntimeError(f"a request got no response within {timeout:.0f} s") from None
 
 
 @contextmanager
-def _quiet_collector() -> Iterator[None]:
-    """Keep the collector off the load that lies ready: only the benchmark has that, not its users."""
+def _frozen_garbage() -> Iterator[None]:
+    """Exclude the generated events from garbage collection. A real producer would not hold them all."""
     gc.freeze()
     try:
         yield

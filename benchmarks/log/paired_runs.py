@@ -1,4 +1,4 @@
-"""Comparing two queues on a noisy machine: they take turns, and each turn is compared with its neighbour."""
+"""Paired comparison of two queues on a noisy machine: they are loaded alternately, and adjacent runs are compared."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from benchmarks.load.meter import Rate
 from benchmarks.log.bench import Bench, LoadedQueue
 from benchmarks.log.plan import TASKS
 
-GROUP = "turns"
+GROUP = "paired-runs"
 
 
 @dataclass(slots=True)
 class Side:
-    """One side of the comparison: a queue, a client of its database, and the results of each turn."""
+    """One side of the comparison: a queue, a client of its database, and the rates of each run."""
 
     bench: Bench
     queue: LoadedQueue
@@ -29,10 +29,10 @@ class Side:
     def __post_init__(self) -> None:
         self.reading = Reading(self.queue.ledger)
 
-    async def turn(self, seconds: float) -> None:
-        """Push at full speed for some seconds, then pop and acknowledge as many events."""
+    async def run(self, seconds: float) -> None:
+        """Push at full speed for a time, then pop and acknowledge most of the unread events."""
         pushed = await self.bench.push(self.queue, tasks=TASKS, seconds=seconds)
-        # A little is left, so that no task finds nothing while the clock runs.
+        # Some events stay, so that no timed pop is empty.
         popped = await self._pop(self._unread() * 9 // 10)
         self.pushes.append(pushed.per_second)
         self.pops.append(popped.per_second)
@@ -46,21 +46,21 @@ class Side:
     def _unread(self) -> int:
         return len(self.queue.ledger) - self.reading.events
 
-    async def _pop(self, most: int) -> Rate:
-        rate, stamps = await self.bench.pop(self.queue, GROUP, batch=self.batch, tasks=TASKS, seconds=60.0, most=most)
+    async def _pop(self, limit: int) -> Rate:
+        rate, stamps = await self.bench.pop(self.queue, GROUP, batch=self.batch, tasks=TASKS, seconds=60.0, limit=limit)
         self.reading.add(stamps)
         return rate
 
 
-async def take_turns(one: Side, other: Side, turns: int, seconds: float) -> None:
-    """Now one goes first, now the other."""
-    for turn in range(turns):
-        for side in (one, other) if turn % 2 == 0 else (other, one):
-            await side.turn(seconds)
+async def run_alternating(one: Side, other: Side, rounds: int, seconds: float) -> None:
+    """Run both sides repeatedly. The side that goes first alternates."""
+    for number in range(rounds):
+        for side in (one, other) if number % 2 == 0 else (other, one):
+            await side.run(seconds)
 
 
 def compare(slower: Side, faster: Side) -> dict[str, Any]:
-    """The speed of one side over that of the other: the median over the turns, and of the last third of them."""
+    """Return the ratios of the throughput of both sides: the median of all runs, and of the last third."""
     push = [a / b for a, b in zip(slower.pushes, faster.pushes, strict=True)]
     pop = [a / b for a, b in zip(slower.pops, faster.pops, strict=True)]
     late = -max(len(push) // 3, 1)

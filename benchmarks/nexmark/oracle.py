@@ -1,4 +1,4 @@
-"""The same questions, asked of DuckDB once all is there."""
+"""Oracle: the Nexmark queries in DuckDB, over all events."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from benchmarks.nexmark.generator import Made
+from benchmarks.nexmark.generator import NexmarkEvent
 
 _ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
-#: Which queries of the file each of Nexmark's is made of, in order.
+#: The queries of the file that form each Nexmark query, in order.
 PARTS: dict[str, tuple[str, ...]] = {
     "q0": ("q0",),
     "q1": ("q1",),
@@ -33,9 +33,9 @@ _COLUMNS = {
     "auction": "id, dateTime::timestamptz, expires::timestamptz, seller, category",
     "bid": "auction, bidder, price, dateTime::timestamptz, dateTime, appended",
 }
-QUESTIONS: dict[str, str] = {
-    "q0": "SELECT auction, bidder, price, spelt AS dateTime FROM bid",
-    "q1": "SELECT auction, bidder, 0.908 * price AS price, spelt AS dateTime FROM bid",
+QUERIES: dict[str, str] = {
+    "q0": "SELECT auction, bidder, price, date_time_text AS dateTime FROM bid",
+    "q1": "SELECT auction, bidder, 0.908 * price AS price, date_time_text AS dateTime FROM bid",
     "q2": "SELECT auction, price FROM bid WHERE auction % 123 = 0",
     "q3": """
         SELECT p.name, p.city, p.state, a.id FROM auction a JOIN person p ON a.seller = p.id
@@ -61,7 +61,7 @@ QUESTIONS: dict[str, str] = {
         SELECT auction, num, ends FROM counts c WHERE num = (SELECT max(num) FROM counts m WHERE m.ends = c.ends)
     """,
     "q7": """
-        SELECT auction, price, bidder, spelt AS dateTime FROM bid b WHERE price = (
+        SELECT auction, price, bidder, date_time_text AS dateTime FROM bid b WHERE price = (
             SELECT max(price) FROM bid m
             WHERE time_bucket(INTERVAL '10 seconds', m.ts) = time_bucket(INTERVAL '10 seconds', b.ts)
         )
@@ -73,11 +73,11 @@ QUESTIONS: dict[str, str] = {
     """,
     "q11": """
         SELECT bidder, count(*) AS bid_count, min(ts) AS starts, max(ts) + INTERVAL '10 seconds' AS ends FROM (
-            SELECT *, sum(begins) OVER (PARTITION BY bidder ORDER BY ts ROWS UNBOUNDED PRECEDING) AS sitting FROM (
+            SELECT *, sum(begins) OVER (PARTITION BY bidder ORDER BY ts ROWS UNBOUNDED PRECEDING) AS series FROM (
                 SELECT bidder, ts, CASE WHEN ts - lag(ts) OVER (PARTITION BY bidder ORDER BY ts) < INTERVAL '10 seconds'
                                         THEN 0 ELSE 1 END AS begins FROM bid
             )
-        ) GROUP BY bidder, sitting
+        ) GROUP BY bidder, series
     """,
     "q12": """
         SELECT bidder, count(*) AS bid_count, time_bucket(INTERVAL '10 seconds', appended) AS starts,
@@ -86,8 +86,8 @@ QUESTIONS: dict[str, str] = {
 }
 
 
-def answers(events: Iterable[Made], appended: Mapping[str, list[datetime]], query: str) -> list[Any]:
-    """Compute the expected results with DuckDB. ``appended`` has the append times in the order of ``events``."""
+def expected_results(events: Iterable[NexmarkEvent], appended: Mapping[str, list[datetime]], query: str) -> list[Any]:
+    """Compute the results of a query with DuckDB. ``appended`` has the append times in the order of ``events``."""
     conn = duckdb.connect()
     conn.execute("SET TimeZone = 'UTC'")
     conn.execute("CREATE TABLE person (id bigint, name text, city text, state text, ts timestamptz)")
@@ -96,28 +96,28 @@ def answers(events: Iterable[Made], appended: Mapping[str, list[datetime]], quer
     )
     conn.execute(
         "CREATE TABLE bid "
-        "(auction bigint, bidder bigint, price bigint, ts timestamptz, spelt text, appended timestamptz)"
+        "(auction bigint, bidder bigint, price bigint, ts timestamptz, date_time_text text, appended timestamptz)"
     )
     rows: dict[str, list[dict[str, Any]]] = {"person": [], "auction": [], "bid": []}
     for event in events:
         rows[event.queue].append(event.data)
-    for place, bid in enumerate(rows["bid"]):
-        rows["bid"][place] = {**bid, "appended": appended["bid"][place] if appended else None}
+    for index, bid in enumerate(rows["bid"]):
+        rows["bid"][index] = {**bid, "appended": appended["bid"][index] if appended else None}
     for table, columns in _COLUMNS.items():
-        conn.register("given", pa.Table.from_pylist(rows[table]))
-        conn.execute(f"INSERT INTO {table} SELECT {columns} FROM given")  # noqa: S608 - names of our own
-        conn.unregister("given")
-    found = conn.execute(QUESTIONS[query])
-    names = [column[0] for column in found.description or []]
-    return comparable(dict(zip(names, row, strict=True)) for row in found.fetchall())
+        conn.register("new_rows", pa.Table.from_pylist(rows[table]))
+        conn.execute(f"INSERT INTO {table} SELECT {columns} FROM new_rows")  # noqa: S608 - constant names
+        conn.unregister("new_rows")
+    cursor = conn.execute(QUERIES[query])
+    names = [column[0] for column in cursor.description or []]
+    return comparable(dict(zip(names, row, strict=True)) for row in cursor.fetchall())
 
 
 def comparable(rows: Iterable[Mapping[str, Any]]) -> list[Any]:
-    """Rows in an order of their own, with values that are the same wherever they come from."""
-    return sorted(json.dumps({name: _plain(value) for name, value in row.items()}, sort_keys=True) for row in rows)
+    """Return sorted rows with normalized values, to compare results of different systems."""
+    return sorted(json.dumps({name: _normalize(value) for name, value in row.items()}, sort_keys=True) for row in rows)
 
 
-def _plain(value: Any) -> Any:
+def _normalize(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat()
     if isinstance(value, str) and _ISO.fullmatch(value):

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.console.query DATABASE_URL``: events and amounts of each user, so that there are live rows."""
+"""``python -m benchmarks.console.live_query DATABASE_URL``: a query of events and amounts per user, for live rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.core.settings import Settings
 
 
 def main() -> None:
-    """Run it until SIGTERM."""
+    """Run the query until SIGTERM."""
     (
         Stream.from_(STEADY.name)
         .window_tumbling(seconds=60)

@@ -1,4 +1,4 @@
-"""Queues full of events, for the pops and to see how much they take on disk."""
+"""Prefilled queues, for pops and for storage sizes."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from dataclasses import dataclass, field
 
 from benchmarks.log import disk
 from benchmarks.log.bench import Bench, Kind, LoadedQueue
-from benchmarks.log.plan import LANES, MANY_TASKS, PARTITIONS, TASKS
+from benchmarks.log.plan import KEYS, MANY_TASKS, PARTITIONS, TASKS
 
 HASH = Kind("hash", partitions=PARTITIONS)
-LANES_100 = Kind("lanes", partitions=None, users=LANES, dedup=True)
-DEDUP_OFF = Kind("lanes-no-dedup", partitions=None, users=LANES, dedup=False)
+KEYS_100 = Kind("lanes", partitions=None, users=KEYS, dedup=True)
+DEDUP_OFF = Kind("lanes-no-dedup", partitions=None, users=KEYS, dedup=False)
 
 
 @dataclass(slots=True)
-class Stocks:
-    """Each is filled when it is first asked for and stays; every pop that is measured reads it as a new group."""
+class PrefilledQueues:
+    """Queues that are filled on first use and kept. Each measured pop reads them with a new group."""
 
     bench: Bench
     bytes_per_event: dict[str, float] = field(default_factory=dict)
@@ -23,7 +23,7 @@ class Stocks:
     _groups: int = 0
 
     async def get(self, kind: Kind, *, singly: bool = False) -> LoadedQueue:
-        """A queue of that kind, pushed to 1,000 events at a time or, by 64 tasks, singly."""
+        """Return a queue of this kind, filled in batches of 1,000 events or, ``singly``, of one event by 64 tasks."""
         name = f"{kind.name}, pushed singly" if singly else kind.name
         if name not in self._queues:
             self._queues[name] = await self._fill(name, kind, singly)
@@ -35,7 +35,13 @@ class Stocks:
 
     async def _fill(self, name: str, kind: Kind, singly: bool) -> LoadedQueue:
         bench, plan = self.bench, self.bench.plan
-        events = plan.single_stock if singly else plan.lane_stock if kind.partitions is None else plan.stock
+        events = (
+            plan.single_push_events
+            if singly
+            else plan.key_queue_events
+            if kind.partitions is None
+            else plan.prefilled_events
+        )
         queue = await bench.new_queue(kind, 1 if singly else 1000)
         before = disk.stored_bytes(bench.url)
         rate = await bench.fill(queue, events, tasks=MANY_TASKS if singly else TASKS)

@@ -1,4 +1,4 @@
-"""A peer at its work: started once, measured again and again, each result held against the oracle's."""
+"""Runs of a peer: it is started once and measured several times. Every result is compared with the oracle."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any
 
 import psycopg
 
-from benchmarks.drain.bench import Bench, Measured, copy_out
+from benchmarks.drain.bench import Bench, DrainResult, copy_out
+from benchmarks.drain.dataset import Dataset
 from benchmarks.drain.oracle import Oracle
-from benchmarks.drain.stock import Stock
 from benchmarks.peers.process import PeerProcess
 from benchmarks.windows.plan import Peer, Size
 
@@ -25,51 +25,51 @@ _numbers = count(1)
 
 
 @dataclass(slots=True)
-class Stocks:
-    """Events on disk with their oracle, one of each size."""
+class Datasets:
+    """One dataset with its oracle per size."""
 
     directory: Path
-    _made: dict[Size, tuple[Stock, Oracle]] = field(default_factory=dict)
+    _by_size: dict[Size, tuple[Dataset, Oracle]] = field(default_factory=dict)
 
-    async def get(self, size: Size) -> tuple[Stock, Oracle]:
-        if size not in self._made:
-            stock = Stock(size.work, self.directory / f"events-{size.events}", size.file_events)
-            await asyncio.to_thread(stock.grow, size.events)
-            self._made[size] = stock, await asyncio.to_thread(Oracle, stock, bounded=True)
-        return self._made[size]
+    async def get(self, size: Size) -> tuple[Dataset, Oracle]:
+        if size not in self._by_size:
+            dataset = Dataset(size.workload, self.directory / f"events-{size.events}", size.file_events)
+            await asyncio.to_thread(dataset.extend, size.events)
+            self._by_size[size] = dataset, await asyncio.to_thread(Oracle, dataset, bounded=True)
+        return self._by_size[size]
 
 
 @dataclass(slots=True)
-class Contestant:
-    """A peer and its results."""
+class PeerRun:
+    """A running peer and its results."""
 
     peer: Peer
     process: PeerProcess
     size: Size
-    rounds: list[Measured] = field(default_factory=list)
+    rounds: list[DrainResult] = field(default_factory=list)
 
-    async def measure(self, bench: Bench, stocks: Stocks, *, warm_up: bool = False) -> None:
-        """Let it count once, into a table of its own that is gone afterwards."""
-        stock, oracle = await stocks.get(self.size)
+    async def measure(self, bench: Bench, datasets: Datasets, *, warm_up: bool = False) -> None:
+        """Run the query once, into a temporary table."""
+        dataset, oracle = await datasets.get(self.size)
         table = f"windows_{next(_numbers)}"
         scratch = bench.directory / table
         scratch.mkdir()
         with psycopg.connect(bench.server.url, autocommit=True) as conn:
-            conn.execute(TABLE.format(table, self.peer.numbers).encode())
+            conn.execute(TABLE.format(table, self.peer.number_type).encode())
             conn.execute("CHECKPOINT")
         before = self.process.cpu_seconds(), bench.server.cpu_seconds()
-        files = [str(path) for path in stock.files]
-        said = await self.process.order(
+        files = [str(path) for path in dataset.files]
+        response = await self.process.request(
             do="drain", files=files, url=bench.server.url, table=table, directory=str(scratch)
         )
         spent = self.process.cpu_seconds() - before[0], bench.server.cpu_seconds() - before[1]
-        millions = stock.events / 1e6
-        measured = Measured(stock.events, said["seconds"], 1, spent[0] / millions, spent[1] / millions)
+        millions = dataset.events / 1e6
+        result = DrainResult(dataset.events, response["seconds"], 1, spent[0] / millions, spent[1] / millions)
         await self._verify(bench, table, oracle)
         shutil.rmtree(scratch)
         if not warm_up:
-            self.rounds.append(measured)
-            measured.say(self.peer.key)
+            self.rounds.append(result)
+            result.print_summary(self.peer.key)
 
     async def _verify(self, bench: Bench, table: str, oracle: Oracle) -> None:
         rows = bench.directory / "rows.csv"
@@ -82,14 +82,14 @@ class Contestant:
             conn.execute(f"DROP TABLE {table}".encode())
 
 
-def summary(rounds: list[Measured], note: str, versions: dict[str, str]) -> dict[str, Any]:
-    """The medians of the rounds."""
-    rates = [one.per_second for one in rounds]
+def summary(rounds: list[DrainResult], note: str, versions: dict[str, str]) -> dict[str, Any]:
+    """Return the medians of the rounds."""
+    rates = [drain.per_second for drain in rounds]
     return {
         "events": rounds[0].events,
         "events_per_s": round(median(rates)),
-        "engine_cpu_s_per_million": round(median(one.engine_cpu for one in rounds), 2),
-        "postgresql_cpu_s_per_million": round(median(one.server_cpu for one in rounds), 2),
+        "engine_cpu_s_per_million": round(median(drain.engine_cpu for drain in rounds), 2),
+        "postgresql_cpu_s_per_million": round(median(drain.server_cpu for drain in rounds), 2),
         "rounds": [round(rate) for rate in rates],
         "versions": versions,
         "note": note,

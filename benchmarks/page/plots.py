@@ -1,4 +1,4 @@
-"""Plots as SVG, the same bytes for the same figures; on a white ground, so that they can be read on a dark page too."""
+"""Renders plots as deterministic SVG, on a white background for dark pages."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.page import flame
+from benchmarks.page import flame_graph
 from benchmarks.page.parts import Flame, Panel, Plot
 
-#: Colours that those who do not tell red from green can tell apart (Okabe and Ito).
+#: Colour-blind-safe palette (Okabe and Ito).
 _COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#999999", "#000000", "#b8a800")
 _STYLE: Any = {
-    # Ids are made from this, in place of a random number.
+    # Deterministic ids.
     "svg.hashsalt": "penstock",
-    # Text stays text: small, and readable by machines.
+    # Text stays text and does not become paths.
     "svg.fonttype": "none",
     "font.size": 9.0,
     "axes.spines.top": False,
@@ -33,13 +33,13 @@ def draw(plots: list[Plot | Flame], directory: Path) -> None:
     with matplotlib.rc_context(_STYLE):
         for plot in plots:
             if isinstance(plot, Flame):
-                flame.draw(plot.stacks, plot.says, plot.unit, directory / f"{plot.name}.svg")
+                flame_graph.draw(plot.stacks, plot.title, plot.unit, directory / f"{plot.name}.svg")
                 continue
             columns = len(plot.panels)
             figure, axes = pyplot.subplots(1, columns, figsize=(_WIDTH * columns, _HEIGHT), squeeze=False)
-            for panel, place in zip(plot.panels, axes[0], strict=True):
-                _draw(panel, place)
-            # The panels of a plot show the same names: one legend is enough.
+            for panel, panel_axes in zip(plot.panels, axes[0], strict=True):
+                _draw(panel, panel_axes)
+            # The panels of a plot have the same series, so one legend is enough.
             handles, labels = axes[0][0].get_legend_handles_labels()
             if len(labels) > 1:
                 figure.legend(handles, labels, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=2, frameon=False)
@@ -48,7 +48,7 @@ def draw(plots: list[Plot | Flame], directory: Path) -> None:
                 directory / f"{plot.name}.svg",
                 bbox_inches="tight",
                 facecolor="white",
-                metadata={"Date": None, "Creator": None, "Title": plot.says},
+                metadata={"Date": None, "Creator": None, "Title": plot.title},
             )
             pyplot.close(figure)
 
@@ -69,8 +69,8 @@ def _draw(panel: Panel, axes: Any) -> None:
         colour = _COLOURS[number % len(_COLOURS)]
         if isinstance(values, Mapping):
             heights = [value or 0.0 for value in values.values()]
-            places = [i + number * width for i in range(len(values))]
-            axes.bar(places, heights, width * 0.9, label=name, color=colour)
+            positions = [i + number * width for i in range(len(values))]
+            axes.bar(positions, heights, width * 0.9, label=name, color=colour)
             axes.set_xticks([i + 0.4 - width / 2 for i in range(len(values))], list(values))
             axes.tick_params(axis="x", length=0)
         else:

@@ -1,4 +1,4 @@
-"""The same join three times: Penstock's, and Spark's own over the connector, with each of its state stores."""
+"""Three implementations of a join: Penstock, and Spark over the connector with each of its state stores."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.joins.sides import WITHIN_SECONDS
+from benchmarks.joins.events import WITHIN_SECONDS
 from penstock import Stream
 from penstock.core.settings import Settings
 
@@ -19,17 +19,17 @@ _STORES = "org.apache.spark.sql.execution.streaming.state"
 
 
 @dataclass(frozen=True)
-class Ways:
-    """Ways to join; each writes pairs to the queue that it is given."""
+class JoinImplementations:
+    """Joins that write pairs to a queue."""
 
     spark: SparkSession
     url: str
     directory: Path
-    #: Events of both sides in a cycle or a batch.
-    at_once: int
+    #: Events of both sides per cycle or batch.
+    batch_events: int
 
     def all(self) -> dict[str, Callable[[str], None]]:
-        """By name."""
+        """Return the joins by name."""
         return {
             "penstock": self._penstock,
             "state_store": lambda queue: self._spark(queue, f"{_STORES}.HDFSBackedStateStoreProvider"),
@@ -49,7 +49,7 @@ class Ways:
             .map("left.id AS id, left.total AS total, right.method AS method")
             .to(queue)
         )
-        options = {"available_now": True, "report_seconds": 0, "max_events_per_cycle": self.at_once}
+        options = {"available_now": True, "report_seconds": 0, "max_events_per_cycle": self.batch_events}
         joined.start(queue, settings=Settings(database_url=self.url), **options).wait()
 
     def _spark(self, queue: str, store: str) -> None:
@@ -58,10 +58,10 @@ class Ways:
         self.spark.conf.set("spark.sql.streaming.stateStore.providerClass", store)
         left = self._side("orders", "id bigint, total bigint, at timestamp")
         right = self._side("payments", "order_id bigint, method string, at timestamp").withColumnRenamed("at", "paid")
-        near = f"paid BETWEEN at - INTERVAL {WITHIN_SECONDS} SECONDS AND at + INTERVAL {WITHIN_SECONDS} SECONDS"
+        within = f"paid BETWEEN at - INTERVAL {WITHIN_SECONDS} SECONDS AND at + INTERVAL {WITHIN_SECONDS} SECONDS"
         pairs = (
             left.withWatermark("at", f"{WITHIN_SECONDS} seconds")
-            .join(right.withWatermark("paid", f"{WITHIN_SECONDS} seconds"), F.expr(f"id = order_id AND {near}"))
+            .join(right.withWatermark("paid", f"{WITHIN_SECONDS} seconds"), F.expr(f"id = order_id AND {within}"))
             .select("id", "total", "method")
         )
         checkpoint = self.directory / queue
@@ -70,5 +70,5 @@ class Ways:
         shutil.rmtree(checkpoint)
 
     def _side(self, queue: str, fields: str) -> DataFrame:
-        options = {"startingOffsets": "earliest", "maxRecordsPerTrigger": str(self.at_once // 2), "columns": ""}
+        options = {"startingOffsets": "earliest", "maxRecordsPerTrigger": str(self.batch_events // 2), "columns": ""}
         return self.spark.readStream.format("penstock").options(queue=queue, fields=fields, **options).load()
