@@ -69,8 +69,8 @@ def push_for_a_while(
         seen = max(seen, len(rows))
         if rows and passed >= shown + 3:
             shown = passed
-            largest = ", ".join(f"{name} {total} in {count} (at most {most})" for name, count, total, most in rows)
-            print(f"  {passed:4.1f} s  the largest of those open: {largest}")
+            largest = ", ".join(f"{name} {total} in {count} (max {maximum})" for name, count, total, maximum in rows)
+            print(f"  {passed:4.1f} s  largest open windows: {largest}")
         time.sleep(0.05)
         if not query.is_running:
             query.wait()
@@ -79,12 +79,12 @@ def push_for_a_while(
 
 def read_all(q: SyncPenstock, queue: str, group: str) -> list[Event]:
     """Return all events that a group has not read."""
-    found: list[Event] = []
+    result: list[Event] = []
     reader = q.queue(queue).group(group).batch(10_000).partitions(100)
     while events := reader.pop():
-        found += events
+        result += events
         q.ack(events)
-    return found
+    return result
 
 
 def expected(events: Iterable[Event]) -> dict[tuple[str | None, datetime], tuple[int, Decimal, Decimal]]:
@@ -93,7 +93,7 @@ def expected(events: Iterable[Event]) -> dict[tuple[str | None, datetime], tuple
     for event in events:
         start = event.appended_at.timestamp() // WINDOW * WINDOW
         amounts[event.key, datetime.fromtimestamp(start, UTC)].append(decoded(event)["amount"])
-    return {place: (len(some), sum(some, Decimal(0)), max(some)) for place, some in amounts.items()}
+    return {window: (len(values), sum(values, Decimal(0)), max(values)) for window, values in amounts.items()}
 
 
 def emitted(events: Iterable[Event]) -> dict[tuple[str | None, datetime], tuple[int, Decimal, Decimal]]:
@@ -130,7 +130,7 @@ def main() -> None:
         print(f"{customers:,} customers, about {EACH} events each, over {seconds:g} seconds:")
         noon = datetime.now(UTC) + timedelta(seconds=seconds * 2 / 3)
         pushed, seen = push_for_a_while(q, query, customers, seconds, db)
-        query.stop(flush=True)  # closes what is open; otherwise the clock would, in a few seconds
+        query.stop(flush=True)  # closes the open windows now; the clock would close them in a few seconds
 
         events = read_all(q, QUEUE, "check")
         billing, dashboard = read_all(q, TOTALS, "billing"), read_all(q, TOTALS, "dashboard")
@@ -145,20 +145,20 @@ def main() -> None:
     total = sum((amount for _, amount, _ in oracle.values()), Decimal(0))
     since_noon = {event.id for event in billing if event.appended_at >= noon}
     checks = {
-        f"{pushed:,} events were pushed, and each is counted once": sum(c for c, _, _ in emitted(billing).values())
+        f"each of {pushed:,} events is counted once": sum(c for c, _, _ in emitted(billing).values())
         == pushed
         == len(events),
         f"{len(oracle):,} windows of {customers:,} customers: count, sum and maximum match": emitted(billing) == oracle,
         f"the sum matches the input to the penny: {total:,}": sum(t for _, t, _ in emitted(billing).values()) == total,
-        "open windows could be read with SQL, and are gone now that they are closed": seen > 0 and open_rows == 0,
-        "a second group has read the same": emitted(dashboard) == oracle,
-        f"and read {len(again):,} of them again, from a moment on": bool(again)
+        "open windows were readable with SQL until they closed": seen > 0 and open_rows == 0,
+        "a second group read the same windows": emitted(dashboard) == oracle,
+        f"it read {len(again):,} of them again after a seek": bool(again)
         and {event.id for event in again} == since_noon,
     }
-    for what, holds in checks.items():
-        print(f"  {'yes' if holds else 'NO '}  {what}")
+    for check, passed in checks.items():
+        print(f"  {'yes' if passed else 'NO '}  {check}")
     if not all(checks.values()):
-        raise SystemExit("that is not what should have happened")
+        raise SystemExit("a check failed")
 
 
 if __name__ == "__main__":

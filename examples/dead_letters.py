@@ -49,17 +49,17 @@ async def main() -> None:
         for letter in dead:
             print(f"dead letter {letter.id}: {letter.data} failed {letter.attempts} times: {letter.error}")
 
-        print("The bug is fixed: sending it back, to the group that failed on it and to no other.")
+        print("The bug is fixed. The dead letter is redriven to the group that failed on it.")
         outcome = await q.queue(QUEUE).dlq("accounting").redrive()
         redriven = await process(q, careful)
         left = await q.queue(QUEUE).dlq().count()
 
         await q.queue(QUEUE).delete()
 
-    found = (amounts, [letter.attempts for letter in dead], outcome.replayed, outcome.failed, redriven, left)
-    if found != ([12, 30], [3], 1, 0, [0], 0):
-        raise SystemExit(f"that is not what should have happened: {found}")
-    print("Nothing is left.")
+    result = (amounts, [letter.attempts for letter in dead], outcome.replayed, outcome.failed, redriven, left)
+    if result != ([12, 30], [3], 1, 0, [0], 0):
+        raise SystemExit(f"unexpected result: {result}")
+    print("No dead letters are left.")
 
 
 asyncio.run(main())

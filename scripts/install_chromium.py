@@ -26,7 +26,7 @@ FLAGS = (
     "--disable-sync",
 )
 MISSING = (
-    "there is no Chromium for the tests in a browser: install chromium or google-chrome so that it is on the PATH, "
+    "no Chromium for the browser tests: install chromium or google-chrome on the PATH, "
     "or run `playwright install --with-deps chromium`"
 )
 
@@ -34,8 +34,8 @@ MISSING = (
 def find_chromium() -> str | None:
     """Return the path of the browser, or None."""
     for name in NAMES:
-        if (found := shutil.which(name)) is not None:
-            return found
+        if (path := shutil.which(name)) is not None:
+            return path
     return _find_in_playwright_cache()
 
 
@@ -43,10 +43,10 @@ def _find_in_playwright_cache() -> str | None:
     # Starting playwright to ask for the path takes seconds.
     configured = os.environ.get("PLAYWRIGHT_BROWSERS_PATH")
     cache = "Library/Caches" if sys.platform == "darwin" else ".cache"
-    places = [Path(configured)] if configured else [Path.home() / cache / "ms-playwright"]
+    caches = [Path(configured)] if configured else [Path.home() / cache / "ms-playwright"]
     patterns = ("chromium-*/chrome-linux*/chrome", "chromium-*/chrome-mac*/Chromium.app/Contents/MacOS/Chromium")
-    found = [path for place in places for pattern in patterns for path in place.glob(pattern)]
-    return str(max(found)) if found else None
+    candidates = [path for directory in caches for pattern in patterns for path in directory.glob(pattern)]
+    return str(max(candidates)) if candidates else None
 
 
 def install() -> None:
@@ -60,7 +60,7 @@ def install() -> None:
 def main() -> int:
     if find_chromium() is not None:
         return 0
-    print("Installing a Chromium for the tests in a browser", flush=True)
+    print("Installing Chromium for the browser tests", flush=True)
     install()
     if find_chromium() is not None:
         return 0

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _PAGE = "reference/command-line.md"
 _MARKUP = re.compile(r"(?<!\\)\[/?[a-z ]+\]")
 # Options that typer adds, and those that every command has.
-_ELSEWHERE = {"help", "install_completion", "show_completion", *SharedOptions.__annotations__}
+_DOCUMENTED_ELSEWHERE = {"help", "install_completion", "show_completion", *SharedOptions.__annotations__}
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
@@ -28,7 +28,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     if page.file.src_uri != _PAGE:
         return markdown
     root: Any = typer.main.get_command(app)
-    shared = [each for each in root.params if each.name in SharedOptions.__annotations__]
+    shared = [option for option in root.params if option.name in SharedOptions.__annotations__]
     markdown = markdown.replace("<!-- shared options -->", "\n".join(_table("option", shared)))
     return markdown.replace("<!-- commands -->", "\n".join(_tree(root, "penstock", 2)))
 
@@ -46,9 +46,9 @@ def _tree(command: Any, path: str, level: int) -> Iterator[str]:
 
 
 def _command(command: Any, path: str, level: int) -> Iterator[str]:
-    arguments = [each for each in command.params if each.param_type_name == "argument"]
-    options = [each for each in command.params if each.param_type_name == "option" and each.name not in _ELSEWHERE]
-    usage = " ".join([path, *(_argument(each) for each in arguments), *(["[OPTIONS]"] if options else [])])
+    arguments = [p for p in command.params if p.param_type_name == "argument"]
+    options = [p for p in command.params if p.param_type_name == "option" and p.name not in _DOCUMENTED_ELSEWHERE]
+    usage = " ".join([path, *(_argument(argument) for argument in arguments), *(["[OPTIONS]"] if options else [])])
     yield from ("", f"{'#' * level} {path}", "", command.help or "", "", f"```text\n{usage}\n```", "")
     if arguments:
         yield from (*_table("argument", arguments), "")
@@ -66,8 +66,8 @@ def _argument(argument: Any) -> str:
 
 def _table(title: str, parameters: list[Any]) -> Iterator[str]:
     yield from (f"| {title} | meaning |", "| --- | --- |")
-    for each in parameters:
-        yield f"| {_spelling(each)} | {_cell(each.help or '')}{_default(each)} |"
+    for parameter in parameters:
+        yield f"| {_spelling(parameter)} | {_cell(parameter.help or '')}{_default(parameter)} |"
 
 
 def _spelling(parameter: Any) -> str:
@@ -78,7 +78,7 @@ def _spelling(parameter: Any) -> str:
 
 
 def _choices(parameter: Any) -> str:
-    return "|".join(str(each) for each in getattr(parameter.type_descriptor.annotation, "__args__", ["VALUE"]))
+    return "|".join(str(choice) for choice in getattr(parameter.type_descriptor.annotation, "__args__", ["VALUE"]))
 
 
 def _default(parameter: Any) -> str:

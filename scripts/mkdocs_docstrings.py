@@ -31,13 +31,13 @@ def _fenced(block: re.Match[str]) -> str:
 
 def _comment_above(attribute: griffe.Attribute) -> str:
     """Return the text of the ``#:`` lines above an attribute."""
-    found: list[str] = []
+    comment: list[str] = []
     number = attribute.lineno or 1
     lines = attribute.lines_collection[attribute.filepath] if isinstance(attribute.filepath, Path) else []
     while lines and number > 1 and (line := lines[number - 2].strip()).startswith("#:"):
-        found.insert(0, line.removeprefix("#:").strip())
+        comment.insert(0, line.removeprefix("#:").strip())
         number -= 1
-    return " ".join(found)
+    return " ".join(comment)
 
 
 class Docstrings(griffe.Extension):

@@ -27,21 +27,21 @@ ASSETS = Path(__file__).parent.parent / "docs" / "assets"
 
 def pages(query: str | None) -> dict[str, str]:
     """Return the paths of the pages by the name of their screenshot."""
-    asked = f"?query={quote(query)}" if query else ""
+    parameters = f"?query={quote(query)}" if query else ""
     return {
         "overview": "/",
-        "live": f"/live{asked}",
-        "queries": f"/queries{asked}",
+        "live": f"/live{parameters}",
+        "queries": f"/queries{parameters}",
         "gates": "/gates",
         "alerts": "/alerts",
     }
 
 
 def take(page: Page, base: str, name: str, path: str, wait: float) -> None:
-    answer = page.goto(base.rstrip("/") + path)
+    response = page.goto(base.rstrip("/") + path)
     page.locator("h1").wait_for()
-    if answer is not None and not answer.ok:
-        print(f"{path}: no such page, left out")
+    if response is not None and not response.ok:
+        print(f"{path}: no such page, skipped")
         return
     # The driver name contains the host name.
     page.add_style_tag(content=".ps-driver { visibility: hidden }")
@@ -52,13 +52,13 @@ def take(page: Page, base: str, name: str, path: str, wait: float) -> None:
     print(f"{target.relative_to(ASSETS.parent.parent)}: {target.stat().st_size // 1024} KiB")
 
 
-def shrink(picture: Path) -> None:
+def shrink(path: Path) -> None:
     with contextlib.suppress(ImportError):
         from PIL import Image
 
-        with Image.open(picture) as image:
+        with Image.open(path) as image:
             small = image.convert("RGB").quantize(192, dither=Image.Dither.NONE)
-        small.save(picture, optimize=True)
+        small.save(path, optimize=True)
 
 
 def main() -> None:
@@ -68,21 +68,21 @@ def main() -> None:
     parser.add_argument("--wait", type=float, default=60.0, help="seconds for the overview's charts to fill")
     parser.add_argument("--only", help="take only the screenshot with this name")
     parser.add_argument("--demo", action="store_true", help="take only the screenshot of the demo")
-    given = parser.parse_args()
+    options = parser.parse_args()
     program = find_chromium()
     if program is None:
         sys.exit(MISSING)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=list(FLAGS))
         desktop = browser.new_page(viewport={"width": 1440, "height": 900}, color_scheme="light")
-        if given.demo:
+        if options.demo:
             desktop.set_viewport_size({"width": 1280, "height": 580})
-            take(desktop, given.url, "demo", f"/live?query={quote(given.query or 'sites')}", 15.0)
+            take(desktop, options.url, "demo", f"/live?query={quote(options.query or 'sites')}", 15.0)
             return
-        for name, path in pages(given.query).items():
-            if given.only not in (None, name):
+        for name, path in pages(options.query).items():
+            if options.only not in (None, name):
                 continue
-            take(desktop, given.url, name, path, given.wait if name == "overview" else 4.0)
+            take(desktop, options.url, name, path, options.wait if name == "overview" else 4.0)
         browser.close()
 
 

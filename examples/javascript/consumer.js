@@ -1,5 +1,5 @@
-// Works on orders until there are none for a while: node examples/javascript/consumer.js
-// Start it as often as you like: a customer's orders go to one consumer at a time, in order.
+// Consumes orders until none arrive for a while: node examples/javascript/consumer.js
+// Several consumers can run. The orders of a customer go to one consumer at a time, in order.
 
 import { Penstock } from "./penstock.js";
 

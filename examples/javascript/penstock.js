@@ -1,6 +1,6 @@
-// The message plane with nothing but fetch: push, pop, ack. Node 18 or later, or any browser.
+// A client with push, pop and ack, using only fetch. It needs Node 18 or later, or a browser.
 
-const text = (value) => encodeURIComponent(value);
+const encode = (value) => encodeURIComponent(value);
 
 export class Penstock {
   constructor(url = "http://localhost:6632", { token } = {}) {
@@ -8,8 +8,8 @@ export class Penstock {
     this.headers = { "Content-Type": "application/json", ...(token && { Authorization: `Bearer ${token}` }) };
   }
 
-  // Store messages; resolves when they are durable. A message that is sent again under its id is stored once.
-  // When the queue is full, the server says how long to wait.
+  // Stores messages and resolves when they are durable. A message with a known id is not stored again.
+  // If the queue is full, it waits for the time in the response and retries.
   async push(queue, messages, { partition } = {}) {
     const items = messages.map(({ id = crypto.randomUUID(), data }) => ({
       queue,
@@ -18,24 +18,24 @@ export class Penstock {
       transactionId: id,
     }));
     for (;;) {
-      const answer = await this.#request("POST", "/api/v1/push", { items });
-      if (answer.status !== 429) return this.#body(answer);
-      const seconds = Number(answer.headers.get("Retry-After")) || 1;
+      const response = await this.#request("POST", "/api/v1/push", { items });
+      if (response.status !== 429) return this.#body(response);
+      const seconds = Number(response.headers.get("Retry-After")) || 1;
       await new Promise((resolve) => setTimeout(resolve, seconds * 1000 * (0.8 + Math.random() * 0.4)));
     }
   }
 
-  // Messages for a group, leased to the caller; waits for some for so long. Nothing: [].
+  // Returns messages for a group, leased to the caller. Waits up to waitMs; returns [] if there are none.
   async pop(queue, { group, batch = 10, partitions = 1, waitMs = 30_000 } = {}) {
     const query = new URLSearchParams({ batch, partitions, wait: waitMs > 0, timeout: waitMs });
     if (group) query.set("consumerGroup", group);
-    const answer = await this.#request("GET", `/api/v1/pop/queue/${text(queue)}?${query}`);
-    if (answer.status === 204) return [];
-    return (await this.#body(answer)).messages;
+    const response = await this.#request("GET", `/api/v1/pop/queue/${encode(queue)}?${query}`);
+    if (response.status === 204) return [];
+    return (await this.#body(response)).messages;
   }
 
-  // Say what became of messages: completed, failed (it is tried again), retry (and that costs nothing) or dlq.
-  // Throws if the server refuses, as it does when a lease has ended: the message is then delivered again.
+  // Acknowledges messages as completed, failed (retried), retry (retried without counting an attempt) or dlq.
+  // Throws if the server refuses, for example because the lease has ended. The message is then delivered again.
   async ack(messages, status = "completed", error = null) {
     if (!messages.length) return;
     const acknowledgments = messages.map(({ transactionId, partitionId, leaseId }) => ({
@@ -55,9 +55,9 @@ export class Penstock {
     return fetch(this.url + path, { method, headers: this.headers, body: body && JSON.stringify(body) });
   }
 
-  async #body(answer) {
-    const body = await answer.json();
-    if (!answer.ok) throw new Error(body.error ?? `HTTP ${answer.status}`);
+  async #body(response) {
+    const body = await response.json();
+    if (!response.ok) throw new Error(body.error ?? `HTTP ${response.status}`);
     return body;
   }
 }

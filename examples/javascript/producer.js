@@ -1,4 +1,4 @@
-// Pushes orders, a key for each customer: node examples/javascript/producer.js [how many]
+// Pushes orders with the customer as key: node examples/javascript/producer.js [count]
 
 import { Penstock } from "./penstock.js";
 
