@@ -39,6 +39,7 @@ _CONTAINERS = frozenset((dict, list, tuple))
 _PLAIN = _LEAVES | _CONTAINERS
 
 _string = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_exponent = re.compile(rb"[0-9][eE][+-]?0*([0-9]*)")
 _not_brackets = bytes(byte for byte in range(256) if byte not in b"[]{}")
 # Words of other languages that programs write in place of JSON, with the remedy.
 _NOT_JSON = {
@@ -312,6 +313,14 @@ def check_depth(text: bytes, index: int = 0) -> None:
     brackets = _string.sub(b"", text).translate(None, _not_brackets)
     if max(accumulate(map(_steps.__getitem__, brackets)), default=0) > MAX_DEPTH:
         _refuse_depth(index)
+
+
+def sum_exponents(text: bytes) -> int:
+    """Return the sum of the exponents of all numbers in JSON text, without their signs."""
+    if _exponent.search(text) is None:
+        return 0
+    # Nine digits are enough for a sum that is too large.
+    return sum(int(digits[:9] or b"0") for digits in _exponent.findall(_string.sub(b"", text)))
 
 
 def _refuse_depth(index: int = 0) -> NoReturn:

@@ -33,6 +33,8 @@ _upload = Statements("penstock.log.write", "upload.sql")
 _logger = logging.getLogger("penstock.log")
 
 _WAKE_SECONDS = 0.01
+#: The most expired entries that one statement deletes.
+_DELETED_ENTRIES = 10_000
 #: The advisory lock of the process that runs a round. The others skip theirs.
 _ROUND_LOCK = 0x70656E73746F636B
 
@@ -124,7 +126,9 @@ class UpkeepLoop:
                 await conn.execute(_upload["delete_expired_writes"])
                 await conn.execute(_dead_letters["delete_redriven"])
                 await conn.execute(_backpressure["merge_shed"])
-                await conn.execute(_kv["delete_expired"], {"skew": self.clock.skew})
+                expired = {"skew": self.clock.skew, "limit": _DELETED_ENTRIES}
+                while (await conn.execute(_kv["delete_expired"], expired)).rowcount == _DELETED_ENTRIES:
+                    pass
             finally:
                 if is_locked is not False:
                     with contextlib.suppress(psycopg.Error):

@@ -25,7 +25,7 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
         {"namespace": "a", "prefix": "1", "after": "", "keys_only": False, "limit": 10, "max_bytes": 1000, "skew": NOW},
     ),
     ("kv", KV["get_many"], {"namespace": "a", "keys": ["1", "2"], "max_bytes": 1000, "skew": NOW}),
-    ("kv", KV["delete_expired"], {"skew": NOW}),
+    ("kv", KV["delete_expired"], {"skew": NOW, "limit": 10_000}),
     ("timers", TIMERS["due"], {"limit": 50, "max_bytes": 1000, "skew": NOW, "skipped": []}),
     ("timers", TIMERS["seconds_to_next"], {"skew": NOW, "skipped": []}),
     ("timers", TIMERS["list"], {"queue": QUEUE, "after": "1", "limit": 10}),

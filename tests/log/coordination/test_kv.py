@@ -162,6 +162,29 @@ async def test_large_values_are_stored_and_reads_of_many_are_truncated(log: Log)
         await run(log, put("a", text + "x"))
 
 
+async def test_a_call_that_reads_too_much_is_refused(log: Log) -> None:
+    """An entry that does not fit into the result must not look like an absent one."""
+    await run(log, put("large", "x" * (MAX_VALUE_BYTES - 2)))
+    count = MAX_READ_BYTES // MAX_VALUE_BYTES + 2
+    for operation in (
+        KvOperation("get", NAMESPACE, "large"),
+        KvOperation("check", NAMESPACE, "large", expect=0),
+        KvOperation("get_prefix", NAMESPACE, prefix="large"),
+        put("large", 1, expect=0),
+    ):
+        with pytest.raises(InvalidRequest, match="8 MiB"):
+            await log.kv.apply([operation] * count)
+    results = await log.kv.apply([put("large", "x" * (MAX_VALUE_BYTES - 2))] * count)
+    assert all(result.applied for result in results)
+
+
+async def test_a_short_number_with_a_long_text_is_refused(log: Log) -> None:
+    numbers = b"[" + b",".join([b"1e100000"] * 20) + b"]"
+    with pytest.raises(InvalidRequest, match="without exponents"):
+        await run(log, KvOperation("put", NAMESPACE, "a", Raw(numbers)))
+    assert (await run(log, KvOperation("put", NAMESPACE, "a", Raw(b'[1e300, "1e9999999"]')))).applied
+
+
 @pytest.mark.parametrize("name", NAMES, ids=lambda name: name[:20])
 async def test_hostile_keys_and_values_are_stored_or_refused(name: str, log: Log) -> None:
     try:
@@ -181,8 +204,9 @@ async def test_a_value_that_postgresql_cannot_store_is_refused(log: Log) -> None
 
 async def test_upkeep_deletes_expired_rows(log: Log) -> None:
     await log.kv.apply([put("gone", 1, seconds=0.001), put("kept", 1, seconds=60), put("forever", 1)])
-    await log.upkeep()
     async with log.database.connection() as conn:
+        await conn.execute("SELECT penstock.lock_kv('orders', i::text) FROM generate_series(1, 20500) AS i")
+        await log.upkeep()
         rows = await (await conn.execute("SELECT key FROM penstock.kv ORDER BY 1")).fetchall()
     assert rows == [("forever",), ("kept",)]
 

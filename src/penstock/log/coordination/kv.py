@@ -26,8 +26,10 @@ _sql = Statements("penstock.log.coordination", "kv.sql")
 NULL = Raw(b"null")
 MAX_OPERATIONS = 1000
 MAX_VALUE_BYTES = 1 << 20
-#: The values that one call returns. A read that would return more is truncated.
+#: The size of the entries that one call returns. A read that would return more is truncated.
 MAX_READ_BYTES = 8 << 20
+#: The size of an entry in a response, beside its key and value.
+_ENTRY_BYTES = 100
 MAX_PAGE = 1000
 #: Ten years.
 MAX_SECONDS = 10 * 366 * 86_400
@@ -148,6 +150,14 @@ class KeyValueStore:
                 raise InvalidRequest(
                     f"the {operation.op} of key {operation.key!r} is not possible: {error.diag.message_primary}"
                 ) from error
+            # The value of a put that was applied is a part of the request.
+            if operation.op != "put" or not result.applied:
+                if budget < 0:
+                    raise InvalidRequest(
+                        f"the results of one call may have {MAX_READ_BYTES >> 20} MiB, which those before operation "
+                        f"{index} have reached: use several calls"
+                    )
+                budget -= _size(result)
             if operation.required and not result.applied:
                 raise PreconditionFailed(
                     f"the {operation.op} of key {operation.key!r} in namespace {operation.namespace!r} was not applied "
@@ -155,8 +165,6 @@ class KeyValueStore:
                     index,
                     result,
                 )
-            if not operation.is_write:
-                budget -= _size(result)
             results.append(result)
         return results
 
@@ -215,7 +223,8 @@ def _entry_size(entry: KvEntry) -> int:
 
 
 def _size(result: KvResult) -> int:
-    return sum(_entry_size(entry) for entry in (*result.entries, result.entry) if entry is not None)
+    entries = (*result.entries, result.entry)
+    return sum(_ENTRY_BYTES + len(entry.key) + _entry_size(entry) for entry in entries if entry is not None)
 
 
 def check_operations(operations: Sequence[KvOperation], *, in_transaction: bool = False) -> None:
@@ -276,3 +285,9 @@ def _check_value(operation: KvOperation) -> None:
         json.validate(value)
     except json.JSONProblem as problem:
         raise InvalidRequest(f"the value of key {operation.key!r} is not valid: {problem}") from None
+    # PostgreSQL returns 1e9 as 1000000000.
+    if len(value) + json.sum_exponents(value) > MAX_VALUE_BYTES:
+        raise InvalidRequest(
+            f"the value of key {operation.key!r} has more than {MAX_VALUE_BYTES:,} bytes if its numbers are written "
+            "without exponents"
+        )

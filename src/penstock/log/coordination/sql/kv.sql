@@ -61,6 +61,6 @@ ORDER BY s.key
 DELETE FROM penstock.kv k USING (
     SELECT e.namespace, e.key FROM penstock.kv e
     WHERE e.expires_at <= (SELECT clock_timestamp() + %(skew)s) AND e.expires_at < 'infinity'
-    ORDER BY e.expires_at LIMIT 10000 FOR UPDATE SKIP LOCKED
+    ORDER BY e.expires_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 ) e
 WHERE k.namespace = e.namespace AND k.key = e.key AND k.expires_at <= clock_timestamp() + %(skew)s
