@@ -153,6 +153,30 @@ async def test_large_events_are_fired_in_portions(log: Log, clock: Clock) -> Non
     assert sorted(int(data.rstrip("x")) for data in await read_all(log)) == list(range(40))
 
 
+async def test_data_that_looks_encrypted_is_pushed_as_it_is(log: Log) -> None:
+    await log.configure(QUEUE)
+    await log.timers.apply([schedule("a", "encrypted:text", -1), schedule("b", "other", -1)])
+    await fire_all(log)
+    assert sorted(await read_all(log)) == ["encrypted:text", "other"]
+
+
+async def test_a_queue_whose_timers_cannot_be_fired_does_not_hold_back_others(
+    log: Log, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    await log.configure("broken")
+    await log.configure(QUEUE)
+    await log.timers.apply([TimerOperation("schedule", "broken", "a", Raw(b"1"), 10), schedule("a", 1, 11)])
+    async with log.database.connection() as conn:
+        # Headers that only an encrypted timer has.
+        await conn.execute("""UPDATE penstock.timers SET headers = '"encrypted:damaged"' WHERE due_at < (
+            SELECT max(due_at) FROM penstock.timers)""")
+    clock.advance(12)
+    for _ in range(3):
+        await log.timers.fire_due()
+    assert await read_all(log) == [1]
+    assert sum("'broken' cannot be fired" in record.message for record in caplog.records) == 1
+
+
 async def test_deleting_a_queue_deletes_its_timers(log: Log, clock: Clock) -> None:
     await log.configure(QUEUE)
     await log.timers.apply([schedule("a", 1, 10)])

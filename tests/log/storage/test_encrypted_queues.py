@@ -65,6 +65,19 @@ async def test_events_and_dead_letters_are_stored_encrypted(log: Log, database_u
     assert data(await drain(log, group="a third")) == [CONTENT, CONTENT * 100, CONTENT[::-1]]
 
 
+async def test_headers_and_edited_data_of_dead_letters_are_stored_encrypted(log: Log, database_url: str) -> None:
+    await log.configure(QUEUE, {"encrypted": True})
+    await log.push([Batch(QUEUE, [{"data": CONTENT, "headers": {"about": CONTENT}}])])
+    await log.ack(await pop(log), "dead_letter")
+    (letter,) = await letters(log)
+    assert letter.headers == {"about": CONTENT}
+    await log.redrive(DeadLetterFilter(queue=QUEUE), edit=lambda letter: b'"new"')
+    await log.ack(await pop(log), "dead_letter")
+    assert CONTENT not in stored_bytes(database_url)
+    (letter,) = await letters(log)
+    assert [change["data"] for change in letter.history if "data" in change] == [f'"{CONTENT}"']
+
+
 async def test_old_keys_decrypt_after_a_rotation(log: Log, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     await log.configure(QUEUE, {"encrypted": True})
     await push(log, ["old"], key="ada")
@@ -129,16 +142,20 @@ async def test_timers_are_stored_encrypted_and_wait_for_the_key(
     await log.configure(QUEUE, {"encrypted": True})
     await log.configure("plain")
     for queue in (QUEUE, "plain"):
-        operation = TimerOperation("schedule", queue, "a", Raw(f'"{CONTENT} of {queue}"'.encode()), 0.2)
+        headers = {"about": f"{CONTENT} of {queue}"}
+        operation = TimerOperation(
+            "schedule", queue, "a", Raw(f'"{CONTENT} of {queue}"'.encode()), 0.2, headers=headers
+        )
         await log.timers.apply([operation])
     assert f"{CONTENT} of {QUEUE}" not in stored_bytes(database_url)
     timer = await log.timers.find(QUEUE, "a")
     assert timer is not None
-    assert timer.data == f'"{CONTENT} of {QUEUE}"'
+    assert (timer.data, timer.headers) == (f'"{CONTENT} of {QUEUE}"', {"about": f"{CONTENT} of {QUEUE}"})
     keys = os.environ[KEYS_VARIABLE]
     monkeypatch.setenv(KEYS_VARIABLE, "")
     request = PopRequest("plain", GROUP, wait_seconds=20, auto_ack=True)
     assert data(await log.pop(request)) == [f"{CONTENT} of plain"], "other queues do not wait"
     monkeypatch.setenv(KEYS_VARIABLE, keys)
     await log.timers.fire_due()
-    assert data(await drain(log)) == [f"{CONTENT} of {QUEUE}"]
+    (event,) = await drain(log)
+    assert (event.data, event.headers) == (f"{CONTENT} of {QUEUE}", {"about": f"{CONTENT} of {QUEUE}"})

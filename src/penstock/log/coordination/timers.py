@@ -5,19 +5,19 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 import psycopg
-from msgspec import Raw, field
+from msgspec import Raw
 from psycopg import AsyncConnection
 from psycopg_pool import AsyncConnectionPool
 
 from penstock.core.clock import Clock
 from penstock.core.encryption import decrypt_text, encrypt_text
-from penstock.core.errors import ConfigurationError, InvalidRequest, NotFound
+from penstock.core.errors import InvalidRequest, NotFound, PenstockError
 from penstock.core.names import check_key, check_name
 from penstock.core.option_checks import check_number
 from penstock.db.statements import Statements
@@ -35,7 +35,9 @@ _logger = logging.getLogger("penstock.log")
 #: The notification that a timer was scheduled.
 TOPIC = "timers"
 MAX_PAGE = 1000
-_FIRE_TIMERS = 500
+#: The timers that are read at once, at first and at most. PostgreSQL reads the data of all of them to find how many fit
+#: into the bytes, so the number follows from those that did.
+_FIRST_TIMERS, _FIRE_TIMERS = 50, 500
 _FIRE_BYTES = 16 << 20
 _LOCKED_SECONDS = 0.02
 
@@ -52,7 +54,7 @@ class TimerOperation(msgspec.Struct, frozen=True, omit_defaults=True):
     op: Literal["schedule", "cancel"]
     queue: str
     key: str
-    data: Raw = field(default_factory=lambda: NULL)
+    data: Raw = msgspec.field(default_factory=lambda: NULL)
     seconds: float = 0.0
     event_key: str | None = None
     event_id: str | None = None
@@ -79,6 +81,10 @@ class Timer(msgspec.Struct, frozen=True, omit_defaults=True):
     scheduled_at: datetime
 
 
+#: Stored headers. Those of an encrypted timer are a string with their encrypted JSON, and so is its data.
+_StoredHeaders: TypeAlias = dict[str, str] | str | None
+
+
 class _DueTimer(NamedTuple):
     queue: str
     queue_id: int
@@ -87,17 +93,32 @@ class _DueTimer(NamedTuple):
     event_id: str
     event_key: str | None
     data: str
-    headers: dict[str, str] | None
+    headers: _StoredHeaders
 
 
 class _TimersChanged(Exception):
     """A timer was fired, replaced or cancelled after it was read."""
 
 
-def _decode_data(data: str) -> bytes:
-    quoted = data[1:-1]
-    plain = decrypt_text(quoted)
-    return data.encode() if plain == quoted.encode() else plain
+def _encode(text: bytes, *, encrypted: bool) -> str:
+    """Return JSON text as it is stored: unchanged, or as a string that holds it encrypted."""
+    return f'"{encrypt_text(text)}"' if encrypted else text.decode()
+
+
+def _decode_headers(headers: _StoredHeaders) -> dict[str, str] | None:
+    if not isinstance(headers, str):
+        return headers
+    decoded: dict[str, str] | None = msgspec.json.decode(decrypt_text(headers), type=dict[str, str] | None)
+    return decoded
+
+
+def _decode_data(data: str, headers: _StoredHeaders) -> bytes:
+    return decrypt_text(data[1:-1]) if isinstance(headers, str) else data.encode()
+
+
+def _decode_timer(timer: Timer) -> Timer:
+    data = None if timer.data is None else _decode_data(timer.data, timer.headers).decode()
+    return msgspec.structs.replace(timer, data=data, headers=_decode_headers(timer.headers))
 
 
 @translate_errors
@@ -108,6 +129,8 @@ class Timers:
     transactions: Transactions
     notifier: Notifier
     clock: Clock
+    #: Queues whose timers could not be fired, which is logged once.
+    _failing: set[int] = field(default_factory=set, init=False)
 
     async def apply(self, operations: Sequence[TimerOperation]) -> list[TimerResult]:
         """Schedule and cancel timers in one transaction."""
@@ -155,14 +178,16 @@ class Timers:
             return (
                 TimerResult("absent", operation.event_id) if cancelled is None else TimerResult("cancelled", *cancelled)
             )
+        encrypted = (await self.catalog.get_on(conn, operation.queue)).encrypted
+        headers = None if operation.headers is None else msgspec.json.encode(operation.headers)
         params = {
             "queue": operation.queue,
             "key": operation.key,
-            "data": await self._encode_data(operation),
+            "data": _encode(bytes(operation.data), encrypted=encrypted),
             "seconds": operation.seconds,
             "event_key": operation.event_key,
             "event_id": operation.event_id or str(uuid.uuid4()),
-            "headers": None if operation.headers is None else msgspec.json.encode(operation.headers).decode(),
+            "headers": _encode(headers or b"null", encrypted=encrypted) if headers or encrypted else None,
             "skew": self.clock.skew,
         }
         try:
@@ -171,12 +196,6 @@ class Timers:
             raise NotFound(f"there is no queue {operation.queue!r}", queue=operation.queue) from None
         ((due_at, event_id, replaced),) = rows
         return TimerResult("rescheduled" if replaced else "scheduled", event_id, due_at)
-
-    async def _encode_data(self, operation: TimerOperation) -> str:
-        """Return the data as JSON text; for an encrypted queue, as a string that holds the encrypted data."""
-        data = bytes(operation.data)
-        is_encrypted = (await self.catalog.get(operation.queue)).encrypted
-        return f'"{encrypt_text(data)}"' if is_encrypted else data.decode()
 
     async def find(self, queue: str, key: str) -> Timer | None:
         """Return a timer with its data, or None."""
@@ -190,11 +209,7 @@ class Timers:
     async def _read(self, statement: str, params: dict[str, Any]) -> list[Timer]:
         async with self.pool.connection() as conn:
             rows = await (await conn.execute(_sql[statement], params)).fetchall()
-        timers = [Timer(*row) for row in rows]
-        return [
-            timer if timer.data is None else msgspec.structs.replace(timer, data=_decode_data(timer.data).decode())
-            for timer in timers
-        ]
+        return [_decode_timer(Timer(*row)) for row in rows]
 
     async def fire_due(self) -> float | None:
         """Push the events of all timers that are due. Return the seconds until the next one is due, None if none is.
@@ -204,7 +219,7 @@ class Timers:
         """
         # Queues whose events this process cannot push, for example without the key of an encrypted one.
         skipped: list[int] = []
-        params = {"limit": _FIRE_TIMERS, "max_bytes": _FIRE_BYTES, "skew": self.clock.skew, "skipped": skipped}
+        params = {"limit": _FIRST_TIMERS, "max_bytes": _FIRE_BYTES, "skew": self.clock.skew, "skipped": skipped}
         while True:
             async with self.pool.connection() as conn:
                 rows = await (await conn.execute(_sql["due"], params)).fetchall()
@@ -212,6 +227,7 @@ class Timers:
                     row = await (await conn.execute(_sql["seconds_to_next"], params)).fetchone()
                     # A timer that is due but locked is looked at again soon.
                     return None if row is None or row[0] is None else max(row[0], _LOCKED_SECONDS)
+            params["limit"] = min(2 * len(rows), _FIRE_TIMERS)
             by_queue: dict[int, list[_DueTimer]] = {}
             for timer in map(_DueTimer._make, rows):
                 by_queue.setdefault(timer.queue_id, []).append(timer)
@@ -220,11 +236,16 @@ class Timers:
                     await self._fire(timers)
                 except (_TimersChanged, NotFound):
                     continue
-                except (ConfigurationError, ValueError) as error:
-                    _logger.warning(
-                        "the timers of queue %r cannot be fired by this process: %s", timers[0].queue, error
-                    )
+                except (PenstockError, psycopg.Error, ValueError) as error:
+                    # Those of other queues do not wait for it. If the database is unavailable, the next read fails.
+                    if queue_id not in self._failing:
+                        _logger.warning(
+                            "the timers of queue %r cannot be fired by this process: %s", timers[0].queue, error
+                        )
+                    self._failing.add(queue_id)
                     skipped.append(queue_id)
+                else:
+                    self._failing.discard(queue_id)
 
     async def _fire(self, timers: Sequence[_DueTimer]) -> None:
         """Push the events of timers of one queue and delete the timers, or raise and do nothing."""
@@ -239,9 +260,9 @@ class Timers:
                 raise _TimersChanged
 
         events = JsonEvents(
-            [_decode_data(timer.data) for timer in timers],
+            [_decode_data(timer.data, timer.headers) for timer in timers],
             [timer.event_key for timer in timers],
             [timer.event_id for timer in timers],
-            headers=[timer.headers for timer in timers],
+            headers=[_decode_headers(timer.headers) for timer in timers],
         )
         await self.transactions.push_valid(Batch(timers[0].queue, events), delete)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
@@ -79,6 +79,7 @@ class DeadLetters:
 
         ``copy`` replaces an event that was read long ago and that retention may have dropped since.
         """
+        encode: Callable[[bytes], str] = encrypt_text if queue.encrypted else bytes.decode
         event: Event | None = None
         damaged_chunks: list[_DamagedChunk] = []
         for failed in failed_events:
@@ -106,8 +107,8 @@ class DeadLetters:
                 "event_id": event.given_id,
                 "event_time": event.event_time,
                 "appended_at": event.appended_at,
-                "headers": json.encode(event.headers).decode() if event.headers else None,
-                "data": encrypt_text(event.raw) if queue.encrypted else event.raw.decode(),
+                "headers": encode(json.encode(event.headers)) if event.headers else None,
+                "data": encode(event.raw),
                 "stage": _storable(failed.stage),
                 "error": _storable(failed.error or "no reason given"),
                 "traceback": None if failed.traceback is None else _storable(failed.traceback),
@@ -209,7 +210,10 @@ class DeadLetters:
 
 def _dead_letter(row: dict[str, Any]) -> DeadLetter:
     values = {name: value for name, value in row.items() if name not in ("total", "data")}
-    values["headers"] = json.decode(row["headers"]) if row["headers"] else {}
+    values["headers"] = json.decode(decrypt_text(row["headers"])) if row["headers"] else {}
+    for change in values["history"]:
+        if "data" in change:
+            change["data"] = decrypt_text(change["data"]).decode()
     return DeadLetter(**values, text=Raw(decrypt_text(row["data"])))
 
 

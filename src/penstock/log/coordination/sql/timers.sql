@@ -25,10 +25,12 @@ WHERE s.total - octet_length(s.data) <= %(max_bytes)s
 ORDER BY s.due_at, s.queue_id, s.key
 
 -- name: delete
--- A timer that was replaced has another version.
-DELETE FROM penstock.timers t
-USING unnest(%(keys)s::text[], %(versions)s::bigint[]) AS w (key, version)
-WHERE t.queue_id = %(queue)s AND t.key = w.key AND t.version = w.version
+-- A timer that was replaced has another version. One that another transaction has locked is left out, not waited for.
+DELETE FROM penstock.timers WHERE ctid = ANY(ARRAY(
+    SELECT t.ctid FROM penstock.timers t
+    JOIN unnest(%(keys)s::text[], %(versions)s::bigint[]) AS w (key, version) ON t.key = w.key AND t.version = w.version
+    WHERE t.queue_id = %(queue)s FOR UPDATE OF t SKIP LOCKED
+))
 
 -- name: seconds_to_next
 SELECT extract(epoch FROM min(due_at) - clock_timestamp() - %(skew)s)::double precision FROM penstock.timers
