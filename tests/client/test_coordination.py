@@ -114,6 +114,28 @@ async def test_a_lock_is_renewed_while_it_is_held(q: Penstock) -> None:
     await other.release()
 
 
+async def test_transactions_guard_the_same_locks_in_any_order(q: Penstock) -> None:
+    await q.queue("reports").create()
+    async with q.lock("a", ttl_seconds=60) as a, q.lock("b", ttl_seconds=60) as b:
+        transactions = [
+            q.transaction().guard(first).guard(second).guard(first).queue("reports").push({"data": 1})
+            for first, second in ((a, b), (b, a)) * 5
+        ]
+        await asyncio.wait_for(asyncio.gather(*(each.commit() for each in transactions)), 20)
+    assert (await q.queue("reports").describe()).size.events == 10
+
+
+async def test_a_release_waits_for_a_renewal(q: Penstock) -> None:
+    lock = q.lock("daily-report", ttl_seconds=60)
+    for _ in range(5):
+        assert await lock.acquire()
+        renewal = asyncio.create_task(lock.renew())
+        await asyncio.sleep(0)
+        assert await lock.release()
+        assert await renewal
+        assert await lock.holders() == []
+
+
 async def test_a_semaphore_has_as_many_permits_as_its_limit(q: Penstock) -> None:
     permits = [q.lock("workers", ttl_seconds=60, limit=2) for _ in range(4)]
     assert sorted([await permit.acquire() for permit in permits]) == [False, False, True, True]

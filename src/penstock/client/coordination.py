@@ -278,11 +278,13 @@ class LockHandle:
 
     async def release(self) -> bool:
         """Give the lock back. Return False if it was lost before."""
-        renewing, self._renewing = self._renewing, None
+        # A renewal on its way is awaited: if it was cancelled, its new token would be unknown.
+        async with self._token_in_use:
+            renewing, self._renewing = self._renewing, None
+            permit, self._permit = self._permit, None
         if renewing is not None:
             renewing.cancel()
             await asyncio.wait([renewing])
-        permit, self._permit = self._permit, None
         if permit is None:
             return False
         return await self._session.transport.release_lock(self.name, permit.token, slot=permit.slot)

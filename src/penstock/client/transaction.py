@@ -100,7 +100,9 @@ class Transaction:
         transport = self._session.transport
         self._sent = True
         async with AsyncExitStack() as stack:
-            guards = [await stack.enter_async_context(lock._guarding()) for lock in self._locks]
+            # Each lock once and in one order: otherwise this waits for itself, or two transactions for each other.
+            locks = sorted(set(self._locks), key=id)
+            guards = [await stack.enter_async_context(lock._guarding()) for lock in locks]
             kv = [*guards, *self._kv]
             if self._acks or self._batches or kv or self._timers:
                 result = await transport.transact(
