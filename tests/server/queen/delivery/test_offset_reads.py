@@ -58,6 +58,24 @@ def test_a_full_response_returns_the_first_partitions(queen: QueenClient, queue:
     assert [len(entry["records"]) for entry in fetch(queen, *entries)] == [3, 3, 3]
 
 
+def test_a_partition_that_cannot_exist_is_refused(queen: QueenClient, queue: str) -> None:
+    queen.push(queue, [1], "a")
+    body = {"entries": [{"queue": queue, "partition": "a\x00b", "offset": 0}]}
+    assert "U+0000" in queen.post("/api/v1/fetch", body, 400)["error"]
+
+
+def test_a_full_response_has_empty_pages_that_can_be_continued(queen: QueenClient, queue: str) -> None:
+    names = [f"p{n:03}" for n in range(600)]
+    queen.post("/api/v1/push", {"items": [{"queue": queue, "partition": name, "payload": 1} for name in names]}, 201)
+    entries = [{"queue": queue, "limit": 600}] * 18
+    pages = queen.post("/api/v1/partitions/changed", {"entries": entries})["entries"]
+    assert [len(page["partitions"]) for page in pages] == [600] * 16 + [400, 0]
+    assert [page["next"] is None for page in pages] == [True] * 16 + [False, False]
+    for page in pages[16:]:
+        _, rest = changed(queen, queue, after=page["next"])
+        assert sorted(each["name"] for each in (*page["partitions"], *rest["partitions"])) == names
+
+
 def test_pages_of_changed_partitions(queen: QueenClient, queue: str) -> None:
     for partition in "abc":
         queen.push(queue, [1], partition)
@@ -87,6 +105,24 @@ def test_the_safe_time_waits_for_open_transactions(queen: QueenClient, queen_url
         conn.commit()
     _, entry = changed(queen, queue, since=safe_time)
     assert [partition["name"] for partition in entry["partitions"]] == ["a"]
+
+
+def test_the_safe_time_counts_appends_to_a_new_segment(queen: QueenClient, queen_url: str, queue: str) -> None:
+    """The server does not know a segment that another process has created just now."""
+    queen.push(queue, [1], "a")
+    with psycopg.connect(queen_url) as conn:
+        (name,) = conn.execute(
+            "SELECT format('penstock.chunks_%%s_%%s', id, segment + 1) FROM penstock.queues WHERE name = %s", (queue,)
+        ).fetchone() or ("",)
+        conn.execute(f"CREATE TABLE {name} (appended_at timestamptz)")
+        conn.commit()
+        conn.execute(f"INSERT INTO {name} VALUES (clock_timestamp()) RETURNING appended_at")  # noqa: S608
+        (written,) = conn.execute(f"SELECT appended_at FROM {name}").fetchone() or (None,)  # noqa: S608
+        safe_time, _ = changed(queen, queue)
+        assert written is not None
+        assert safe_time <= written.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        conn.rollback()
+        conn.execute(f"DROP TABLE {name}")
 
 
 def test_no_write_is_missed_between_answers(queen: QueenClient, queue: str) -> None:

@@ -13,15 +13,13 @@ WHERE p.queue_id = {queue} AND p.epoch = %(epoch)s AND p.name = ANY(%(names)s::t
 
 -- name: oldest_append
 -- The time before which every append is committed. An append takes its time after it has locked its table, so only
--- transactions that hold this lock can have an earlier one. The start of those of other roles is hidden.
-SELECT least(now.time, min(coalesce(a.xact_start, now.time - interval '5 minutes')) + %(skew)s)
-FROM (SELECT clock_timestamp() + %(skew)s AS time) now
-LEFT JOIN pg_locks l
-    ON l.locktype = 'relation' AND l.mode = 'RowExclusiveLock' AND l.granted
-   AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
-   AND l.relation = to_regclass('{chunks}')
-LEFT JOIN pg_stat_activity a ON a.pid = l.pid
-GROUP BY now.time
+-- transactions that hold this lock can have an earlier one than now(), which is before the locks are read. The queue may
+-- have a segment that its caller does not know yet. The start of transactions of other roles is hidden.
+SELECT least(now(), min(coalesce(a.xact_start, now() - interval '5 minutes'))) + %(skew)s
+FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+WHERE l.locktype = 'relation' AND l.mode = 'RowExclusiveLock' AND l.granted
+  AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+  AND l.relation::regclass::text ~ '^(penstock[.])?chunks_{queue}_[0-9]+$'
 
 -- name: changed
 SELECT p.id, p.name, coalesce(c.end_offset, p.sealed_end), b.first_offset,

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
 from penstock.core.errors import NotFound
+from penstock.core.names import check_text
 from penstock.log.event import Event
 from penstock.log.read.offset_reads import OffsetReader, PartitionRead
 from penstock.server.auth.identity import Role
@@ -22,6 +23,8 @@ routes = queen_routes("invalid-name")
 
 _MAX_ENTRIES = 1024
 _MAX_PAGE = 1000
+#: The most partitions of all entries of a response. Later entries get a shorter page, or an empty one.
+_MAX_CHANGED = 10_000
 _UNKNOWN = "UNKNOWN_TOPIC_OR_PARTITION"
 _OUT_OF_RANGE = "OFFSET_OUT_OF_RANGE"
 
@@ -103,6 +106,8 @@ async def fetch_messages(call: ApiCall, body: FetchRequest) -> FetchResponse:
     """Read messages without a lease; the positions of groups stay unchanged."""
     _check_count(len(body.entries))
     call.require_access({entry.queue for entry in body.entries})
+    for entry in body.entries:
+        check_text(entry.partition, "the partition")
     wanted = min(body.max_bytes or MAX_RESPONSE_BYTES, MAX_RESPONSE_BYTES)
     budget = min(await call.reserve_response(wanted), wanted)
     reader = _reader(call)
@@ -158,12 +163,13 @@ async def list_changed_partitions(call: ApiCall, body: ChangedRequest) -> Change
     reader = _reader(call)
     safe_time: datetime | None = None
     results: list[ChangedEntryResult] = []
+    left = _MAX_CHANGED
     for entry in body.entries:
         since = parse_timestamp(entry.since, "since must be an ISO timestamp") if entry.since else None
-        limit = min(max(entry.limit or _MAX_PAGE, 1), _MAX_PAGE)
+        after, limit = _parse_after(entry.after), min(max(entry.limit or _MAX_PAGE, 1), _MAX_PAGE, left)
         try:
             before = await reader.safe_time(entry.queue)
-            changed = await reader.changed(entry.queue, since, after=_parse_after(entry.after), limit=limit + 1)
+            changed = await reader.changed(entry.queue, since, after=after, limit=limit + 1)
         except NotFound:
             results.append(ChangedEntryResult(entry.queue, [], error=_UNKNOWN))
             continue
@@ -178,8 +184,9 @@ async def list_changed_partitions(call: ApiCall, body: ChangedRequest) -> Change
             )
             for partition in changed[:limit]
         ]
-        after = str(changed[limit - 1].id) if len(changed) > limit else None
-        results.append(ChangedEntryResult(entry.queue, page, after))
+        left -= len(page)
+        last = changed[len(page) - 1].id if page else after
+        results.append(ChangedEntryResult(entry.queue, page, str(last) if len(changed) > limit else None))
     return ChangedResponse(_format_time(safe_time or datetime.now(UTC)), results)
 
 
