@@ -415,3 +415,33 @@ def test_lease_gives_no_access_to_other_queues(stage: Stage) -> None:
     stage.http.post(f"{elsewhere}/extend", json=extension, headers=other)
     stage.http.post(f"{elsewhere}/release", json={"lease_id": event["lease_id"]}, headers=other)
     assert everything_stored(stage.database_url) == before
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/transaction", {"kv": [{"op": "get", "namespace": "bank", "key": "a"}]}),
+        ("/v1/transaction", {"kv": [{"op": "check", "namespace": "queen-locks", "key": "bank#0", "expect": 1}]}),
+        ("/v1/transaction", {"timers": [{"op": "cancel", "queue": "bank", "key": "a"}]}),
+        ("/v1/kv", {"operations": [{"op": "get_prefix", "namespace": "queen-locks", "prefix": "shop"}]}),
+        ("/api/v1/transaction", {"kv": [{"op": "get", "ns": "bank", "key": "a"}]}),
+        ("/api/v1/transaction", {"kv": [{"op": "check", "ns": "queen-locks", "key": "bank#0", "expect": 1}]}),
+        ("/api/v1/transaction", {"timers": [{"op": "cancel", "queue": "bank", "timerKey": "a"}]}),
+    ],
+)
+def test_entries_locks_and_timers_of_others_are_refused(path: str, body: dict[str, Any], stage: Stage) -> None:
+    parts: dict[str, list[object]] = {"acks": [], "pushes": []} if path == "/v1/transaction" else {}
+    key = stage.keys["consume+produce@shop.*"]
+    response = stage.http.post(path, json={**parts, **body}, headers=bearer(key))
+    assert response.status_code == 403, response.text
+
+
+def test_a_producer_does_not_read_scheduled_data(stage: Stage) -> None:
+    timer = {"op": "schedule", "queue": QUEUE, "timerKey": "secret", "payload": "MQ==", "delayMs": 600_000}
+    stage.http.post("/api/v1/timers", json={"operations": [timer]}, headers=bearer(stage.keys["produce"]))
+    found = {
+        role: stage.http.get(f"/api/v1/timers/{QUEUE}/secret", headers=bearer(stage.keys[role])).json()
+        for role in ("produce", "consume")
+    }
+    assert (found["produce"]["found"], "payload" in found["produce"]) == (True, False)
+    assert found["consume"]["payload"] == "MQ=="

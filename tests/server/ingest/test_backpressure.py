@@ -171,6 +171,28 @@ def test_producer_rate_limit_of_queen_clients(rate_limited_server: RunningServer
         wait_until(lambda: push(1).status_code == 201)
 
 
+def test_scheduled_events_count_for_the_rate_limit(
+    create_queue: CreateQueue, rate_limited_server: RunningServer
+) -> None:
+    queue = create_queue()
+    with httpx.Client(base_url=rate_limited_server.url) as http:
+
+        def schedule(events: int) -> int:
+            operations = [
+                {"op": "schedule", "queue": queue.queue, "key": str(n), "data": n, "seconds": 600}
+                for n in range(events)
+            ]
+            return http.post("/v1/timers", json={"operations": operations}).status_code
+
+        wait_until(lambda: schedule(120) == 200)
+        assert schedule(1) == 429
+        assert QueueClient(http, queue.store, queue.queue).push_lines([1]).status_code == 429
+        cancelled = {"op": "cancel", "queue": queue.queue, "key": "0"}
+        assert http.post("/v1/timers", json={"operations": [cancelled]}).status_code == 200
+        timer = {"op": "schedule", "queue": "plane", "timerKey": "a", "payload": "MQ==", "delayMs": 600_000}
+        assert http.post("/api/v1/timers", json={"operations": [timer]}).status_code == 429
+
+
 def test_memory_of_request_bodies_is_limited(create_queue: CreateQueue, small_memory_server: RunningServer) -> None:
     queue = create_queue()
     body = json.dumps({"data": "x" * 600_000}).encode()

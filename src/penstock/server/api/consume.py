@@ -16,7 +16,7 @@ from penstock.protocol.events import EventDocument, EventList
 from penstock.server.api.push import to_batch
 from penstock.server.auth.identity import Role
 from penstock.server.http.responses import MAX_RESPONSE_BYTES
-from penstock.server.ingest.accounting import account_failure, count_push, producer_id
+from penstock.server.ingest.accounting import account_failure, charge_timers, count_push, producer_id
 from penstock.server.ingest.push import read_idempotency_key
 from penstock.server.routing.call import ApiCall
 from penstock.server.routing.endpoint import EndpointGroup
@@ -99,6 +99,7 @@ async def commit_transaction(call: ApiCall, body: messages.TransactionRequest) -
     call.require_access(access_names(body.kv))
     idempotency_key = read_idempotency_key(call.request.headers, call.caller)
     call.services.producer_rates.check(producer_id(call))
+    charge_timers(call, body.timers)
     try:
         batches = [to_batch(batch) for batch in body.pushes]
         result = await _run_to_completion(

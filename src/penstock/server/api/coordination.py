@@ -5,6 +5,7 @@ from __future__ import annotations
 from penstock.log.coordination.locks import LockHolder, access_names
 from penstock.protocol import coordination as messages
 from penstock.server.auth.identity import Role
+from penstock.server.ingest.accounting import charge_timers
 from penstock.server.routing.call import ApiCall
 from penstock.server.routing.endpoint import EndpointGroup
 
@@ -35,6 +36,7 @@ async def apply_entries(call: ApiCall, body: messages.KvRequest) -> messages.KvR
 async def apply_scheduled_events(call: ApiCall, body: messages.TimerRequest) -> messages.TimerResponse:
     """Execute operations in one transaction. An event is pushed once, in the transaction that deletes its timer."""
     call.require_access({operation.queue for operation in body.operations})
+    charge_timers(call, body.operations)
     return messages.TimerResponse(await call.log.timers.apply(body.operations))
 
 

@@ -1,8 +1,11 @@
-"""Accounting of pushes: metrics and the rate limit of the producer."""
+"""Accounting of pushes and timers: metrics and the rate limit of the producer."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from penstock.core.errors import IdempotencyConflict, InvalidEvent, PenstockError
+from penstock.log.coordination.timers import TimerOperation
 from penstock.log.log import Log
 from penstock.log.write.result import PushResult
 from penstock.server.auth.authorize import client_address
@@ -36,6 +39,14 @@ async def _exists(log: Log, queue: str) -> bool:
     except PenstockError:
         return False
     return True
+
+
+def charge_timers(call: ApiCall, timers: Iterable[TimerOperation]) -> None:
+    """Charge scheduled events to the producer, like a push; raise a problem if its rate limit is exceeded."""
+    events = sum(timer.op == "schedule" for timer in timers)
+    if events:
+        call.services.producer_rates.check(producer_id(call))
+        call.services.producer_rates.consume(producer_id(call), events)
 
 
 def count_push(call: ApiCall, queue: str, result: PushResult) -> None:

@@ -45,6 +45,7 @@ def test_a_transaction_of_a_replaced_holder_pushes_nothing(queen: QueenClient, q
         {"op": "acquire", "name": "a", "ttlSeconds": 5, "limit": 5000},
         {"op": "acquire", "name": "a\nb", "ttlSeconds": 5},
         {"op": "renew", "name": "a", "ttlSeconds": 5},
+        {"op": "renew", "name": "a", "ttlSeconds": 5, "token": 1, "slot": 1 << 40},
         {"op": "release", "name": "a", "token": -1},
     ],
 )

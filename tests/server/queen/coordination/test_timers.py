@@ -46,6 +46,15 @@ def test_a_compressed_payload(queen: QueenClient, queue: str) -> None:
     assert data(queen.pop(queue, wait=True, timeout=20_000)) == [{"n": 2}]
 
 
+def test_compressed_payloads_are_limited_in_total(queen: QueenClient, queue: str) -> None:
+    packed = base64.b64encode(zstandard.compress(b'"' + b"x" * (12 << 20) + b'"')).decode()
+    operations = [
+        {**schedule(queue, f"timer {n}", None, 600_000), "payload": packed, "payloadZstd": True} for n in range(3)
+    ]
+    assert "in total" in run(queen, *operations, status=400)["detail"]
+    assert queen.get(f"/api/v1/timers/{queue}")["rows"] == []
+
+
 @pytest.mark.parametrize(
     "change",
     [

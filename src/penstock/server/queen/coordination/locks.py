@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import uuid
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 from penstock.core.errors import InvalidRequest
 from penstock.log.coordination.kv import MAX_OPERATIONS
-from penstock.log.coordination.locks import LOCK_NAMESPACE, permit_key
+from penstock.log.coordination.locks import LOCK_NAMESPACE, MAX_PERMITS, permit_key
 from penstock.server.auth.identity import Role
 from penstock.server.queen.coordination.errors import coordination_routes
 from penstock.server.queen.endpoint import ListBody, NullableList
@@ -27,7 +27,7 @@ class LockRequestOperation(msgspec.Struct, rename="camel"):
     owner: str | None = None
     limit: int | None = None
     token: int | None = None
-    slot: int | None = None
+    slot: Annotated[int, Meta(ge=0, lt=MAX_PERMITS)] | None = None
 
 
 class LockRequest(ListBody):

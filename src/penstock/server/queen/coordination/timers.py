@@ -18,7 +18,9 @@ from penstock.core.names import check_text
 from penstock.log.coordination.timers import MAX_PAGE, Timer, TimerOperation, TimerResult
 from penstock.log.queue import DEFAULT_KEY
 from penstock.server.auth.identity import Role
+from penstock.server.http.body import MAX_BODY_BYTES
 from penstock.server.http.errors import Problem
+from penstock.server.ingest.accounting import charge_timers
 from penstock.server.queen.coordination.errors import coordination_routes
 from penstock.server.queen.endpoint import ListBody, NullableList
 from penstock.server.queen.identifiers import MESSAGE_ID_HEADER, PRODUCER_HEADER, producer_subject
@@ -83,7 +85,7 @@ class TimerRow(msgspec.Struct, rename="camel"):
 
 
 class TimerLookup(msgspec.Struct, rename="camel"):
-    """A timer with its payload, if it was found."""
+    """A timer, if it was found, with its payload if the caller has the role ``consume``."""
 
     found: bool
     queue: str | UnsetType = UNSET
@@ -118,14 +120,20 @@ async def parse_timers(call: ApiCall, operations: Sequence[TimerRequestOperation
     """Check the access to the queues, create those that do not exist, and convert the operations."""
     queues = {operation.queue for operation in operations}
     call.require_access(sorted(queues), Role.PRODUCE)
-    parsed = [_parse(call, operation) for operation in operations]
+    parsed: list[TimerOperation] = []
+    # The request is limited, but compressed payloads are larger than it.
+    budget = MAX_BODY_BYTES
+    for operation in operations:
+        parsed.append(_parse(call, operation, budget))
+        budget -= len(bytes(parsed[-1].data))
+    charge_timers(call, parsed)
     for queue in {operation.queue for operation in operations if operation.op != "cancel"}:
         await get_or_create_queue(call.log, queue)
     await call.log.timers.check_operations(parsed)
     return parsed
 
 
-def _parse(call: ApiCall, operation: TimerRequestOperation) -> TimerOperation:
+def _parse(call: ApiCall, operation: TimerRequestOperation, max_bytes: int) -> TimerOperation:
     if operation.op == "cancel":
         return TimerOperation("cancel", operation.queue, operation.timer_key, event_id=operation.txn)
     if operation.payload is None or operation.delay_ms is None:
@@ -135,7 +143,7 @@ def _parse(call: ApiCall, operation: TimerRequestOperation) -> TimerOperation:
         "schedule",
         operation.queue,
         operation.timer_key,
-        Raw(_decode_payload(call, operation.payload, is_zstd=bool(operation.payload_zstd))),
+        Raw(_decode_payload(operation.payload, max_bytes, is_zstd=bool(operation.payload_zstd))),
         operation.delay_ms / 1000,
         operation.partition if operation.partition != DEFAULT_KEY else None,
         operation.txn or str(uuid.uuid4()),
@@ -143,15 +151,15 @@ def _parse(call: ApiCall, operation: TimerRequestOperation) -> TimerOperation:
     )
 
 
-def _decode_payload(call: ApiCall, payload: str, *, is_zstd: bool) -> bytes:
+def _decode_payload(payload: str, max_bytes: int, *, is_zstd: bool) -> bytes:
     try:
         data = base64.b64decode(payload, validate=True)
         if is_zstd:
-            # One byte more than an event may have, so that a larger one is refused as such.
-            limit = call.log.database.settings.max_event_bytes + 1
-            data = zstandard.ZstdDecompressor().stream_reader(data).read(limit)
+            data = zstandard.ZstdDecompressor().stream_reader(data).read(max_bytes + 1)
     except (binascii.Error, ValueError, zstandard.ZstdError):
         raise Problem("invalid-request", "payload must be the base64 of JSON text") from None
+    if len(data) > max_bytes:
+        raise Problem("invalid-request", f"the payloads of one call may have up to {MAX_BODY_BYTES:,} bytes in total")
     return data
 
 
@@ -192,9 +200,11 @@ async def get_timer(call: ApiCall) -> TimerLookup:
     timer = await call.log.timers.find(queue, call.path["timer"])
     if timer is None:
         return TimerLookup(False)
-    payload = base64.b64encode((timer.data or "null").encode()).decode()
-    fields = msgspec.structs.asdict(_row(queue, timer))
-    return TimerLookup(True, **fields, payload=payload, encrypted=False)
+    lookup = TimerLookup(True, **msgspec.structs.asdict(_row(queue, timer)), encrypted=False)
+    # Like an event, it is not read by other producers.
+    if call.identity.has_role(frozenset({Role.CONSUME})):
+        lookup.payload = base64.b64encode((timer.data or "null").encode()).decode()
+    return lookup
 
 
 @routes.get("/api/v1/timers/{queue}", "List scheduled messages", Role.PRODUCE, Role.CONSUME)
