@@ -10,8 +10,12 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from penstock import Stream
+from penstock.core.errors import UnknownField
+from penstock.core.settings import Settings
 from penstock.log.log import Log
 from penstock.sinks import Backoff, Sinks, Table
+from penstock.sinks.background import run_sinks_in_background
 from tests.log.logs import ask, eventually, lag, letters, push
 
 QUICK = Backoff(first=0.01, longest=0.05)
@@ -79,6 +83,35 @@ async def test_columns_are_mapped_from_key_time_and_nested_fields(
     await deliver(log, queue, sink)
     assert rows(sinks_url, table) == [("ada", "4")]
     assert ask(sinks_url, f"SELECT writes FROM {table}") == 7  # noqa: S608
+
+
+async def test_a_path_that_no_event_has_is_warned_of_once(
+    log: Log, queue: str, table: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    await push(log, [{"total": n} for n in range(3)], queue=queue, key="ada")
+    sink = Table(table, columns={"customer": "$key", "at": "$time", "total": "totl"})
+    await deliver(log, queue, sink, batch=1)
+    warnings = [record.getMessage() for record in caplog.records if "none of the first events" in record.getMessage()]
+    assert warnings == [
+        f"table:{table}: none of the first events has the field 'totl' for column 'total'; did you mean 'total'?"
+    ]
+
+
+def test_a_stream_with_a_misspelt_path_is_refused_before_it_starts(sinks_url: str) -> None:
+    windows = Stream.from_("orders").window_tumbling(seconds=5).aggregate({"total": "sum(amount)"})
+    settings = Settings(database_url=sinks_url)
+    for stream, path, meant in (
+        (windows, "totl", "'total'"),
+        (windows, "window_strat", "'window_start'"),
+        (windows.select({"paid": "total * 2"}), "payd.x", "'paid'"),
+    ):
+        with pytest.raises(UnknownField, match=f"no field .* for column 'total'; did you mean {meant}") as refused:
+            run_sinks_in_background(stream.to("totals", Table("t", columns={"total": path})), settings)
+        assert refused.value.suggestions[0] == meant.strip("'")
+        with pytest.raises(UnknownField):
+            Sinks(sinks_url).follow(stream.to("totals", Table("t", columns={"total": path})))
+    sinks = Sinks(sinks_url).follow(windows.to("totals", Table("t", columns={"total": "total", "n": "revision"})))
+    assert len(sinks.workers) == 1
 
 
 async def test_an_event_that_does_not_fit_the_table_is_a_dead_letter(

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 from penstock.core.event_loop import EventLoopThread
 from penstock.db.pool import Database
 from penstock.log.log import Log
-from penstock.sinks.runner import STOP_SECONDS, Sinks
-from penstock.sinks.worker import check_sink
+from penstock.sinks.runner import STOP_SECONDS, Sinks, check_sinks
 
 if TYPE_CHECKING:
     from penstock.core.settings import Settings
@@ -124,8 +123,7 @@ def run_sinks_in_background(
     stream: Definition, settings: Settings, times: StopTimes | None = None
 ) -> AbstractContextManager[None]:
     """Run the sinks of a stream while the block runs; after it they write the remaining results, unless it raised."""
-    for binding in stream.sink_bindings:
-        check_sink(binding.sink)
+    check_sinks(stream)
     return _run_in_background(stream, settings, times or StopTimes())
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 if TYPE_CHECKING:
@@ -63,6 +63,9 @@ class Sink:
     def is_resting(self) -> bool:
         """Whether the sink sends nothing for a while because its target has failed repeatedly."""
         return False
+
+    def check_fields(self, fields: Collection[str]) -> None:
+        """Called before a query starts whose results have these fields; raises InvalidRequest if others are needed."""
 
     async def open(self) -> None:
         """Prepare for writes.

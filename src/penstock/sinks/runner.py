@@ -106,6 +106,16 @@ def read_sink_options(given: Mapping[str, Any]) -> SinkOptions:
     return SinkOptions(**given)
 
 
+def check_sinks(stream: Definition) -> None:
+    """Raise InvalidRequest if a sink of a stream is none, or needs fields that the results do not have."""
+    for binding in stream.sink_bindings:
+        sink = check_sink(binding.sink)
+        # The fields of other results than aggregates depend on the events.
+        if stream.aggregates and binding.queue == stream.sink:
+            names = stream.outputs or ("key", "window_start", "window_end", *stream.aggregates)
+            sink.check_fields({*names, "revision", "replaced_by"})
+
+
 class Sinks:
     """Runs sinks on queues. A sink that is slow or fails does not delay the others.
 
@@ -184,9 +194,9 @@ class Sinks:
             raise InvalidRequest(
                 "the stream has no sinks: add them with .to('totals', Console(), File('totals.jsonl'))"
             )
+        check_sinks(stream)
         for binding in stream.sink_bindings:
-            sink = check_sink(binding.sink)
-            self.add(binding.queue, sink, **{"group": binding.group, **binding.options, **options})
+            self.add(binding.queue, check_sink(binding.sink), **{"group": binding.group, **binding.options, **options})
         return self
 
     @property

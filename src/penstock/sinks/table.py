@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
@@ -12,8 +13,8 @@ from psycopg import sql
 from psycopg.rows import class_row
 
 from penstock.core import json
-from penstock.core.errors import InvalidRequest, SinkRejected
-from penstock.core.names import check_name
+from penstock.core.errors import InvalidRequest, SinkRejected, UnknownField
+from penstock.core.names import check_name, closest_names, describe_known
 from penstock.db.pool import connect_options
 from penstock.db.retry import is_transient
 from penstock.db.statements import Statements, quote_identifier
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from penstock.log.event import Event
     from penstock.log.write.batch import Batch
 
+_logger = logging.getLogger("penstock.sinks")
 _sql = Statements("penstock.sinks", "table.sql")
 
 #: Values of an event that are not in its data, for the option ``columns``.
@@ -90,11 +92,26 @@ class Table(TransactionalSink):
         for source in (self._mapping or {}).values():
             if source.startswith("$") and source not in _EVENT_VALUES:
                 raise InvalidRequest(f"an event has no {source!r}; it has {', '.join(_EVENT_VALUES)}")
+        #: The columns that are read from the data, with their paths.
+        self._paths = {column: path for column, path in (self._mapping or {}).items() if path not in _EVENT_VALUES}
+        self._is_first_batch = True
         self._url = url
         if url is not None:
             self.guarantee: Guarantee = "at_least_once"
         self._own_connection: AsyncConnection[Any] | None = None
         self._target: _TargetTable | None = None
+
+    def check_fields(self, fields: Collection[str]) -> None:
+        """Raise UnknownField if a path of ``columns`` starts with none of the fields."""
+        for column, path in self._paths.items():
+            name = path.split(".")[0]
+            if name not in fields:
+                raise UnknownField(
+                    f"{self.name}: the results have no field {name!r} for column {column!r}; "
+                    f"{describe_known(name, fields)}",
+                    field=name,
+                    suggestions=closest_names(name, fields),
+                )
 
     async def open(self) -> None:
         """Connect to the other database, if ``url`` is set."""
@@ -143,12 +160,27 @@ class Table(TransactionalSink):
                 reasons[i] = str(error)
         if reasons:
             raise SinkRejected(f"{self.name}: {next(iter(reasons.values()))}", events=frozenset(reasons))
+        if self._is_first_batch:
+            self._is_first_batch = False
+            self._warn_of_missing_fields(rows, events)
         # Rows that leave the same columns to the table go into one statement.
         by_missing: dict[frozenset[str], list[dict[str, Any]]] = {}
         for row in _merge_by_key(rows, target):
             by_missing.setdefault(target.optional.difference(row), []).append(row)
         for missing, batch in by_missing.items():
             await connection.execute(_build_statement(target, missing), [json.encode(batch).decode()])
+
+    def _warn_of_missing_fields(self, rows: Sequence[dict[str, Any]], events: Sequence[Event]) -> None:
+        fields = {str(name) for event in events if isinstance(event.data, Mapping) for name in event.data}
+        for column in self._paths.keys() - set[str]().union(*rows):
+            path = self._paths[column]
+            _logger.warning(
+                "%s: none of the first events has the field %r for column %r; %s",
+                self.name,
+                path,
+                column,
+                describe_known(path.split(".")[0], fields),
+            )
 
     async def _read_target(self, connection: AsyncConnection[Any]) -> _TargetTable:
         table = await find_table(connection, self._table_name)
