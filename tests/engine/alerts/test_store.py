@@ -12,6 +12,7 @@ from penstock.engine.alerts.evaluate import RuleInput, evaluate_rule
 from penstock.engine.alerts.store import RuleStore
 from penstock.log.log import Log
 from penstock.stream.rules import Rule, above, absent, rule
+from tests.cycle_driver import CycleDriver
 from tests.log.logs import QUEUE, push
 
 BEGIN = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
@@ -35,6 +36,19 @@ async def test_a_field_that_no_result_has_is_refused_with_the_nearest_names(log:
     await store.save(rule("hot", on=QUEUE, value="stats.agv", when=above(80)), strict=False)
     await store.save(rule("silent", on=QUEUE, value="nothing", when=absent(30)))
     await store.save(HOT)
+
+
+async def test_a_field_that_open_windows_do_not_have_is_refused(log: Log) -> None:
+    def live(value: str) -> Rule:
+        return rule("live", on=QUEUE, value=value, when=above(80), live="orders")
+
+    store = RuleStore(log)
+    await store.save(live("totl"))  # the query has no windows yet
+    driver = await CycleDriver.start(log, "orders")
+    with pytest.raises(InvalidOption, match=r"has the field 'totl'; did you mean 'total'"):
+        await store.save(live("totl"))
+    await store.save(live("total"))
+    await driver.close()
 
 
 async def test_a_field_is_not_checked_without_results(log: Log) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from penstock.core.errors import InvalidOption
 from penstock.engine.alerts.trial import try_rule
 from penstock.log.log import Log
 from penstock.stream.rules import Rule, above, absent, below, change, rule, zscore
@@ -57,3 +58,13 @@ async def test_keys_do_not_mix(log: Log) -> None:
         await push(log, [window(n, value) for n, value in enumerate([1, 9 if key == "a" else 1])], key=key)
     trial = await try_rule(log, rule("r", on=QUEUE, value="views", when=above(5)))
     assert [each.key for each in trial.alerts] == ["a"]
+
+
+async def test_a_field_that_no_result_has_is_refused(log: Log) -> None:
+    misspelt = rule("r", on=QUEUE, value="veiws", when=above(5))
+    assert (await try_rule(log, misspelt)).points == []
+    await push(log, [window(n, n) for n in range(3)], key="a")
+    with pytest.raises(InvalidOption, match=r"has the field 'veiws'; did you mean 'views'\?"):
+        await try_rule(log, misspelt)
+    await push(log, [{"veiws": None}], key="a")
+    assert len((await try_rule(log, misspelt)).points) == 4

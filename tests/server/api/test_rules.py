@@ -82,7 +82,12 @@ async def test_try_and_silence_a_rule(http: httpx.AsyncClient, log: Log) -> None
         (60, 75, False),
     ]
     assert (await http.get("/v1/rules")).json()["rules"] == []
-    assert problem_kind(await http.put("/v1/rules/hot", json={**HOT, "value": "agv"})) == (422, "invalid-option")
+    for response in (
+        await http.put("/v1/rules/hot", json={**HOT, "value": "agv"}),
+        await http.post("/v1/rules/hot/try", json={**HOT, "value": "agv"}),
+    ):
+        assert problem_kind(response) == (422, "invalid-option")
+        assert "did you mean 'avg'?" in response.json()["detail"]
     assert problem_kind(await http.post("/v1/rules/hot/silence", json={"seconds": 60})) == (404, "not-found")
     await http.put("/v1/rules/hot", json=HOT)
     assert (await http.post("/v1/rules/hot/silence", json={"seconds": 60, "key": "boiler"})).is_success

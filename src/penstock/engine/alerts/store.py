@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from difflib import get_close_matches
@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 from psycopg import AsyncConnection
+from psycopg.rows import scalar_row
 
 from penstock.core.errors import InvalidOption, NotFound, QueueFull
 from penstock.core.names import check_key
@@ -121,7 +122,7 @@ class RuleStore:
         """Return the fields of the recent results of a queue, dotted where they are nested."""
         names: dict[str, None] = {}
         for event in await self._log.browse(queue, limit=_RECENT_RESULTS):
-            names.update(dict.fromkeys(_field_paths(event.data)))
+            names.update(dict.fromkeys(field_paths(event.data)))
         return list(names)
 
     async def firing(self) -> list[FiringAlert]:
@@ -131,19 +132,17 @@ class RuleStore:
         return [FiringAlert._make(row) for row in rows]
 
     async def _check_field(self, rule: Rule) -> None:
-        # An absence has no field, and open windows may have fields before their queue has a result.
-        if rule.condition.kind == "absent" or rule.live is not None:
-            return
         if await self._log.catalog.find(rule.queue) is None:
             return
         names = await self.fields(rule.queue)
-        if not names or rule.value in names:
-            return
-        nearest = get_close_matches(rule.value, names, n=3, cutoff=0.4)
-        hint = f"did you mean {' or '.join(map(repr, nearest))}?" if nearest else f"they have {', '.join(names[:20])}"
-        raise InvalidOption(
-            f"value: no recent result in queue {rule.queue!r} has the field {rule.value!r}; {hint}", option="value"
-        )
+        if rule.live is not None:
+            # Open windows exist before the queue has a result.
+            async with self._log.database.connection() as conn, conn.cursor(row_factory=scalar_row) as cursor:
+                columns = await (await cursor.execute(_sql["live_columns"], {"query": rule.live})).fetchall()
+            if not columns or rule.value.split(".")[0] in columns:
+                return
+            names = names or columns
+        check_field(rule, names)
 
     async def _load(self, conn: AsyncConnection[Any], statement: str, name: str) -> Rule | None:
         row = await (await conn.execute(_sql[statement], {"name": name})).fetchone()
@@ -167,16 +166,28 @@ class RuleStore:
             _logger.warning("rule %r: its firing alerts are not resolved in the queue: %s", rule.name, error)
 
 
-def _to_info(row: _RuleRow) -> RuleInfo:
-    silences = {key: datetime.fromisoformat(until) for key, until in (row.silences or {}).items()}
-    everything = silences.pop("", None)
-    return RuleInfo(msgspec.convert(row.definition, Rule), row.firing, everything, silences)
+def check_field(rule: Rule, names: Sequence[str]) -> None:
+    """Raise InvalidOption if results with these fields do not have the field of a rule."""
+    # An absence has no field.
+    if not names or rule.value in names or rule.condition.kind == "absent":
+        return
+    nearest = get_close_matches(rule.value, names, n=3, cutoff=0.4)
+    hint = f"did you mean {' or '.join(map(repr, nearest))}?" if nearest else f"they have {', '.join(names[:20])}"
+    raise InvalidOption(
+        f"value: no recent result in queue {rule.queue!r} has the field {rule.value!r}; {hint}", option="value"
+    )
 
 
-def _field_paths(data: Any, prefix: str = "") -> Iterator[str]:
+def field_paths(data: Any, prefix: str = "") -> Iterator[str]:
     """Yield the names of the fields that hold values; a result that is no object is the field ``value``."""
     if not isinstance(data, Mapping):
         yield prefix.removesuffix(".") or "value"
         return
     for name, value in data.items():
-        yield from _field_paths(value, f"{prefix}{name}.")
+        yield from field_paths(value, f"{prefix}{name}.")
+
+
+def _to_info(row: _RuleRow) -> RuleInfo:
+    silences = {key: datetime.fromisoformat(until) for key, until in (row.silences or {}).items()}
+    everything = silences.pop("", None)
+    return RuleInfo(msgspec.convert(row.definition, Rule), row.firing, everything, silences)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from penstock.engine.alerts.evaluate import rule_input
+from penstock.engine.alerts.store import check_field, field_paths
 from penstock.log.log import Log
 from penstock.stream.rule_evaluation import (
     Alert,
@@ -53,7 +54,11 @@ class Trial:
 
 
 async def try_rule(log: Log, rule: Rule, *, limit: int = 2_000) -> Trial:
-    """Evaluate a rule on the newest results of its queue, up to ``limit``, as if it had just been saved."""
+    """Evaluate a rule on the newest results of its queue, up to ``limit``, as if it had just been saved.
+
+    Raises:
+        InvalidOption: none of the results has the field of the rule.
+    """
     newest = await log.browse(rule.queue, limit=min(limit, MAX_TRIAL_RESULTS))
     inputs = [rule_input(event) for event in reversed(newest)]
     results = sorted(((window_end(given.row) or given.at, given) for given in inputs), key=lambda pair: pair[0])
@@ -77,6 +82,8 @@ async def try_rule(log: Log, rule: Rule, *, limit: int = 2_000) -> Trial:
         if alert is not None:
             alerts.append(_to_trial(at, alert))
         points.append(TrialPoint(key, at, read_number(given.row, rule.value), lower, upper, states[key].is_firing))
+    if all(point.value is None for point in points):
+        check_field(rule, list(dict.fromkeys(path for given in inputs for path in field_paths(given.row))))
     alerts.sort(key=lambda each: each.at)
     return Trial(points, alerts)
 

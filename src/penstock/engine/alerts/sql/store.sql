@@ -41,3 +41,8 @@ SELECT q.name FROM penstock.queries q
 WHERE q.sink_queue = %(queue)s
   AND EXISTS (SELECT FROM unnest(q.description) AS d (line) WHERE starts_with(d.line, 'window: '))
 ORDER BY q.id DESC LIMIT 1
+
+-- name: live_columns
+-- The columns of a query's open windows, once it has some.
+SELECT a.attname::text FROM pg_attribute a
+WHERE a.attrelid = to_regclass(format('penstock_live.%%I', %(query)s::text)) AND a.attnum > 0 AND NOT a.attisdropped
