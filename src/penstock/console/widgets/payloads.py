@@ -12,8 +12,10 @@ MAX_CHARACTERS = 16_000
 #: Characters shown in a list.
 _PREVIEW_CHARACTERS = 160
 
+# A text that is cut off has no end. If it did not match, every quote in it would be tried as the start of another text.
 _TOKEN = re.compile(
-    r'(?P<key>"(?:[^"\\]|\\.)*")(?=\s*:)|(?P<text>"(?:[^"\\]|\\.)*")|(?P<number>-?\d[\d.eE+-]*)|(?P<word>true|false|null)'
+    r'(?P<key>"(?:[^"\\]|\\.)*")(?=\s*:)|(?P<text>"(?:[^"\\]|\\.)*"?)'
+    r"|(?P<number>-?\d[\d.eE+-]*)|(?P<word>true|false|null)"
 )
 
 
