@@ -101,6 +101,16 @@ def test_query_with_a_lease_is_running(cli: CommandLine) -> None:
     assert "running, by host:7" in cli.ok("query", "show", "orders_5s")
 
 
+def test_query_that_ended_without_a_stop_has_failed_in_every_command(cli: CommandLine) -> None:
+    with psycopg.connect(str(cli.database_url)) as conn:
+        conn.execute("UPDATE penstock.queries SET lease_until = now()")
+    assert [query["state"] for query in cli.json("query", "list")] == ["failed"]
+    assert cli.json("query", "show", "orders_5s")["state"] == "failed"
+    assert "a failed query" in cli.ok("queue", "show", "orders")
+    cli.ok("query", "stop", "orders_5s")
+    assert [query["state"] for query in cli.json("query", "list")] == ["stopped"]
+
+
 def test_show_prints_steps_open_windows_and_activity(cli: CommandLine) -> None:
     shown = cli.json("query", "show", "orders_5s")
     assert shown["description"] == STEPS

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from penstock.engine.joins.state import JoinState
     from penstock.log.log import Log
+    from penstock.log.queue_info import QueryState
 
 _sql = Statements("penstock.engine", "registry.sql")
 
@@ -41,12 +42,12 @@ class QueryInfo:
     created_at: datetime
     committed_at: datetime | None
     is_paused: bool
+    is_stopped: bool
 
     @property
-    def state(self) -> str:
-        """One of "running", "paused" and "stopped"."""
+    def state(self) -> QueryState:
         if not self.is_running:
-            return "stopped"
+            return "stopped" if self.is_stopped else "failed"
         return "paused" if self.is_paused else "running"
 
 

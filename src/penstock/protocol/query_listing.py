@@ -16,7 +16,7 @@ class QueryListing(Struct, frozen=True, kw_only=True):
     name: str
     #: spark, or clients: clients of Queen's protocol, which compute the query themselves.
     computed_by: str
-    #: running, paused or stopped
+    #: running, paused, stopped, or failed: it has ended and was not stopped.
     state: str
     #: The driver that runs it on Spark.
     driver: str | None

@@ -88,7 +88,7 @@ class _SparkQuery:
         return self.snapshot.values(family).get((self.name,))
 
     def state(self) -> TableCell:
-        state = "stopped"
+        state = "failed" if self.name in self.snapshot.ended_queries else "stopped"
         if self.value(database_metrics.QUERY_RUNNING):
             state = "paused" if self.value(database_metrics.QUERY_PAUSED) else "running"
         return TableCell(state, tone=STATE_TONES[state])

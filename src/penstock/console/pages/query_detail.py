@@ -44,7 +44,7 @@ _PHASE_COLOURS = {
 #: Phases that always take less than this are left out of the chart.
 _SHORTEST_PHASE_MS = 0.5
 #: The tone of each state of a query.
-STATE_TONES: dict[str, Tone] = {"running": "good", "paused": "warn", "stopped": "idle"}
+STATE_TONES: dict[str, Tone] = {"running": "good", "paused": "warn", "stopped": "idle", "failed": "bad"}
 _CYCLE_TONES: dict[str, Tone] = {"committed": "good", "failed": "bad"}
 
 

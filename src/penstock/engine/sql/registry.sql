@@ -77,7 +77,7 @@ DELETE FROM penstock.queries WHERE id = %(query)s
 
 -- name: list
 SELECT q.id, q.name, q.description, q.sink_queue, q.driver, q.lease_until > clock_timestamp(), q.fence, q.cycle,
-       q.created_at, l.committed_at, q.is_paused
+       q.created_at, l.committed_at, q.is_paused, q.lease_until = 'epoch'
 FROM penstock.queries q
 LEFT JOIN LATERAL (
     SELECT c.committed_at FROM penstock.cycles c

@@ -41,6 +41,8 @@ class OverviewSnapshot:
     firing_count: int
     #: The error of each query whose last cycle failed.
     failed_queries: Mapping[str, str]
+    #: The queries that have ended and were not stopped.
+    ended_queries: frozenset[str]
     #: The sinks whose last attempt failed, by queue and group.
     failing_sinks: Mapping[tuple[str, str], SinkFailure]
 
@@ -63,6 +65,7 @@ async def take_snapshot(conn: Connection, samples: DatabaseSamples) -> OverviewS
     queues = await (await conn.execute(_sql["queues"])).fetchall()
     firing = await (await conn.execute(_sql["firing"])).fetchall()
     failed_queries = await (await conn.execute(_sql["failed_queries"])).fetchall()
+    ended_queries = await (await conn.execute(_sql["ended_queries"])).fetchall()
     failing_sinks = await (await conn.execute(_sql["failing_sinks"])).fetchall()
     return OverviewSnapshot(
         int(time.time() * 1000),
@@ -72,5 +75,6 @@ async def take_snapshot(conn: Connection, samples: DatabaseSamples) -> OverviewS
         firing=[(rule, key) for rule, key, _ in firing],
         firing_count=next((total for _, _, total in firing), 0),
         failed_queries=dict(failed_queries),
+        ended_queries=frozenset(query for (query,) in ended_queries),
         failing_sinks={(queue, sink): SinkFailure(error, resting) for queue, sink, error, resting in failing_sinks},
     )

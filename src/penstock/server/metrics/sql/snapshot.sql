@@ -27,3 +27,7 @@ CROSS JOIN LATERAL (
     WHERE c.query_id = q.id AND (c.error IS NOT NULL OR c.committed_at IS NOT NULL) ORDER BY c.cycle DESC LIMIT 1
 ) c
 WHERE c.error IS NOT NULL ORDER BY q.id LIMIT 100
+
+-- name: ended_queries
+-- Queries that have ended and were not stopped.
+SELECT q.name FROM penstock.queries q WHERE q.lease_until > 'epoch' AND q.lease_until <= clock_timestamp()
