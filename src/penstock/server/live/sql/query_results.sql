@@ -1,7 +1,9 @@
 -- name: allow_scans
--- These statements read whole tables, unlike all others.
+-- These statements read whole tables, unlike all others. Their plans are made for the parameters: with a key, an index finds
+-- its rows.
 SELECT set_config('enable_seqscan', 'on', true), set_config('enable_bitmapscan', 'on', true),
-       set_config('enable_hashjoin', 'on', true), set_config('statement_timeout', '20s', true)
+       set_config('enable_hashjoin', 'on', true), set_config('plan_cache_mode', 'force_custom_plan', true),
+       set_config('statement_timeout', '20s', true)
 
 -- name: position
 SELECT q.result IS NOT NULL AS has_tables,
@@ -43,6 +45,6 @@ SELECT nullif(h.key, '') FROM penstock.history_{id} h WHERE h.closed_at > %(sinc
 
 -- name: open_of_keys
 SELECT v.key, row_to_json(v)::text FROM penstock_live.{view} v
-WHERE coalesce(v.key, '') = ANY(%(keys)s::text[])
+WHERE v.key = ANY(%(keys)s::text[]) OR (v.key IS NULL AND '' = ANY(%(keys)s::text[]))
 ORDER BY v.window_end, v.key
 LIMIT %(limit)s
