@@ -110,6 +110,12 @@ def test_embedded_server_runs_until_it_is_stopped(data_dir: Path) -> None:
         assert cli.json("db", "stop", *here)["stopped"] is True
         server.send_signal(signal.SIGTERM)
         assert server.wait(30) == 143
+    with cli.start("db", "start", "--json", *here) as server:
+        assert server.stdout is not None
+        server.stdout.readline()
+        server.send_signal(signal.SIGHUP)
+        assert server.wait(30) == 143
+    assert cli.json("db", "status", *here)["state"] == "stopped"
 
 
 def test_start_and_stop_reject_a_database_url(cli: CommandLine) -> None:

@@ -30,7 +30,7 @@ Report: TypeAlias = "Callable[[Query, StatusReporter], None]"
 
 
 def run_until_stopped(query: Query) -> Query:
-    """Run a query, with its status on standard error. SIGINT and SIGTERM end it after its start or current cycle."""
+    """Run a query, with its status on standard error. A signal ends it after its start or current cycle."""
     console = Console(stderr=True, highlight=False, emoji=False, markup=False)
 
     def report(query: Query, reporter: StatusReporter) -> None:
@@ -83,7 +83,7 @@ def run_queries(
 
 @contextmanager
 def _stop_signal(on_signal: Callable[[], None]) -> Iterator[threading.Event]:
-    """Yield an event that the first SIGINT or SIGTERM sets. The second one has its usual effect."""
+    """Yield an event that the first SIGINT, SIGTERM or SIGHUP sets. The second one has its usual effect."""
     received = threading.Event()
     previous_handlers: dict[int, Any] = {}
 
@@ -97,8 +97,9 @@ def _stop_signal(on_signal: Callable[[], None]) -> Iterator[threading.Event]:
             signal.signal(*previous_handlers.popitem())
 
     if threading.current_thread() is threading.main_thread():
-        for signum in (signal.SIGINT, signal.SIGTERM):
-            previous_handlers[signum] = signal.signal(signum, handle)
+        for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signum != signal.SIGHUP or signal.getsignal(signum) != signal.SIG_IGN:  # nohup ignores it
+                previous_handlers[signum] = signal.signal(signum, handle)
     try:
         yield received
     finally:

@@ -4,9 +4,11 @@ import asyncio
 import os
 import signal
 import stat
+import time
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import psycopg
 import pytest
 
@@ -18,6 +20,7 @@ from penstock.db.pool import Database
 from tests.db.embedded.server_process import (
     User,
     ask,
+    is_alive,
     kill_server,
     running_pid,
     store_row,
@@ -126,17 +129,21 @@ class TestSharing:
         postgres.release()
         assert embedded.status(home).state == "stopped"
 
-    def test_the_server_keeps_running_if_its_last_user_is_killed(
-        self, postgres: EmbeddedPostgres, home: Path, new_user: Callable[[], User]
+    @pytest.mark.parametrize("signum", [signal.SIGHUP, signal.SIGKILL])
+    def test_the_server_stops_after_its_last_user_was_killed(
+        self, home: Path, new_user: Callable[[], User], signum: signal.Signals
     ) -> None:
-        user = new_user()
+        user, other = new_user(), new_user()
         user.wait_started()
-        pid = running_pid(home)
+        other.wait_started()
+        server = psutil.Process(running_pid(home))
         user.kill()
-        postgres.start()
-        assert running_pid(home) == pid
-        postgres.release()
-        assert embedded.status(home).state == "stopped"
+        other.process.send_signal(signum)
+        other.process.communicate()
+        while is_alive(server):
+            time.sleep(0.05)
+        with EmbeddedPostgres(home) as postgres:
+            assert ask(postgres, "SELECT 1") == 1
 
     def test_objects_of_one_process_count_as_one_user(self, home: Path) -> None:
         one, two = EmbeddedPostgres(home), EmbeddedPostgres(home)

@@ -82,3 +82,10 @@ def test_second_signal_exits_at_once(shared_url: str) -> None:
         running.process.send_signal(signal.SIGINT)
         running.process.send_signal(signal.SIGTERM)
         assert running.process.wait(20) == 1
+
+
+@pytest.mark.parametrize("options", [(), ("--workers", "2")], ids=["one worker", "two workers"])
+def test_a_closed_terminal_stops_the_server(shared_url: str, options: tuple[str, ...]) -> None:
+    with run_server(shared_url, options) as running:
+        running.process.send_signal(signal.SIGHUP)
+        assert running.process.wait(20) == 0

@@ -8,8 +8,9 @@ import re
 import shutil
 import stat
 import subprocess
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import cache
 from pathlib import Path
@@ -21,7 +22,7 @@ from psycopg.pq import Ping
 
 from penstock.core.errors import ConfigurationError, DatabaseError, DatabaseVersionError
 from penstock.core.lock_file import LockFile
-from penstock.db.embedded import postmaster
+from penstock.db.embedded import postmaster, watchdog
 from penstock.db.embedded.os_account import Account, account_for, check_access
 from penstock.db.embedded.postmaster import (
     DATABASE,
@@ -242,10 +243,17 @@ class Cluster:
         config = self.directory / "penstock.conf"
         server: list[str | Path] = [self.bin_dir / "postgres", "-D", self.data, "-c", f"config_file={config}"]
         with create_file(self.log.startup, 0o600) as log:
-            # The shell exits at once, so init becomes the parent of the server, and not one of its users. The server
-            # and its children inherit the lock.
-            shell: list[str | Path] = ["/bin/sh", "-c", '"$@" >&2 & echo $!', "sh", *server]
-            started = self._run(shell, stderr=log.fileno(), start_new_session=True, pass_fds=[lock.fd])
+            # The server and its children inherit the lock.
+            started = self._run(_detached(server), stderr=log.fileno(), start_new_session=True, pass_fds=[lock.fd])
+        # The locks belong to this user, so the watchdog runs as this user too.
+        python = [sys.executable, "-I", "-S"]
+        run(
+            _detached([*python, watchdog.__file__, self.directory, self.postmaster.pid_file, started.stdout.strip()]),
+            cwd=self.directory,
+            env=_environment(),
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
         try:
             return psutil.Process(int(started.stdout))
         except (ValueError, psutil.NoSuchProcess):
@@ -359,6 +367,12 @@ def _terminate(server: psutil.Process) -> None:
     # Not pg_ctl, because postmaster.pid may not exist yet.
     with suppress(psutil.Error):
         server.terminate()
+
+
+def _detached(command: Sequence[str | Path]) -> list[str | Path]:
+    """Return a command that starts another one and prints its pid."""
+    # The shell exits at once, so init becomes the parent of the process, and not one of the users of the server.
+    return ["/bin/sh", "-c", '"$@" >&2 & echo $!', "sh", *command]
 
 
 def _environment() -> dict[str, str]:

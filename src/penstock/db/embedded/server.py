@@ -13,8 +13,8 @@ All files are in one directory on a local disk::
 
 A process that stops using the server tries to lock ``users.lock`` exclusively. If that succeeds, no other process uses
 the server, and it stops the server. The kernel releases the locks of a dead process, so ``kill -9`` leaves no wrong
-count. If it kills the last user, the server keeps running for the next one. A forked process does not share the server
-of its parent and has to call :meth:`EmbeddedPostgres.start` itself.
+count. If it kills the last user, the watchdog process stops the server within a second. A forked process does not share
+the server of its parent and has to call :meth:`EmbeddedPostgres.start` itself.
 
 PostgreSQL does not run as root. For root, it runs as another account (``postgres`` or ``pgserver``, else ``nobody``),
 which has to be able to reach the directory and the programs.

@@ -4,7 +4,7 @@ Spark passes ``--add-modules=jdk.incubator.vector`` to every JVM. The runtime of
 does not start; a full Java starts with a warning. Only Spark's linear algebra uses the module, and works without it.
 Spark also opens a package that Java 25 no longer has, which causes another warning. Therefore Spark gets a Java home
 whose ``bin/java`` is a launcher script. The script drops these arguments and calls the real Java. The JVM of a driver
-ignores SIGTERM.
+ignores SIGTERM and SIGHUP.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _REMOVED_PACKAGE = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
 
 _LAUNCHER = """\
 #!/bin/sh
-# A SIGTERM to the whole process group is for the driver, which needs the JVM to finish its cycle. The JVM of a driver
+# A signal to the whole process group is for the driver, which needs the JVM to finish its cycle. The JVM of a driver
 # ends with its standard input, so it does not outlive the driver.
-case "$*" in *pyspark-shell*) trap '' TERM ;; esac
+case "$*" in *pyspark-shell*) trap '' TERM HUP ;; esac
 for argument do
     shift
     case "$argument" in {dropped}) ;; *) set -- "$@" "$argument" ;; esac
