@@ -111,7 +111,7 @@ def test_show_prints_earlier_failures(cli: CommandLine, arrange: Arrange) -> Non
     assert [failure["error"] for failure in letter["history"]] == ["ValueError: bad amount"]
     assert letter["redrives"] == 1
     assert re.search(
-        r"Failed 20.*, after 1 attempts \(.+\)\n  ValueError: bad amount", cli.ok("dlq", "show", str(newest))
+        r"Failed 20.*, after 1 attempt \(.+\)\n  ValueError: bad amount", cli.ok("dlq", "show", str(newest))
     )
 
 

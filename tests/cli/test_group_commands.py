@@ -46,7 +46,7 @@ def test_show_starts_with_the_largest_lag(cli: CommandLine) -> None:
         ("b", 1, 2),
         ("a", 3, 0),
     ]
-    assert "2 events in 1 partitions" in cli.ok("group", "show", "orders", "billing")
+    assert "2 events in 1 partition" in cli.ok("group", "show", "orders", "billing")
 
 
 def test_show_after_seek(cli: CommandLine) -> None:

@@ -209,6 +209,16 @@ def test_unknown_queue_exits_with_3(cli: CommandLine, command: str) -> None:
     assert "penstock queue create nowhere" in line
 
 
+def test_show_warns_of_a_full_queue_that_no_group_reads(cli: CommandLine) -> None:
+    cli.ok("queue", "create", "orders", "--max-unread-events", "2")
+    cli.ok("queue", "push", "orders", "1")
+    assert "full" not in cli("queue", "show", "orders").output
+    cli.ok("queue", "push", "orders", "2")
+    cli.error("queue", "push", "orders", "3")
+    shown = cli("queue", "show", "orders").output
+    assert "the queue is full: no group reads it, it holds 2 events and 2 are allowed" in shown
+
+
 def test_a_misspelt_queue_is_refused_with_similar_names(cli: CommandLine) -> None:
     cli.ok("queue", "create", "orders")
     code, line = cli.error("queue", "show", "ordres")

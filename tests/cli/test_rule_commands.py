@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import psycopg
 
 from tests.cli.command_line import CommandLine
@@ -44,6 +46,17 @@ def test_try_shows_past_alerts_and_stores_nothing(cli: CommandLine) -> None:
     assert tried["results"] == 4
     assert [each["state"] for each in tried["alerts"]] == ["firing", "cleared"]
     assert cli.json("rule", "list")["rules"] == []
+
+
+def test_try_shows_the_start_of_the_window_as_the_console_sink_does(cli: CommandLine) -> None:
+    cli.ok("queue", "create", "readings")
+    window = {"avg": 90, "window_start": "2026-01-31T12:00:00+00:00", "window_end": "2026-01-31T12:01:00+00:00"}
+    cli.ok("queue", "push", "readings", json.dumps(window), "--key", "boiler")
+    tried = cli("rule", "try", "hot", *HOT).output
+    assert "2026-01-31 12:00:00Z" in tried
+    assert "1 result, 1 alert." in tried
+    (alert,) = cli.json("rule", "try", "hot", *HOT)["alerts"]
+    assert (alert["window_start"], alert["at"]) == ("2026-01-31T12:00:00Z", "2026-01-31T12:01:00Z")
 
 
 def test_silence_and_its_end(cli: CommandLine) -> None:

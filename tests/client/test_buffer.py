@@ -109,7 +109,7 @@ async def test_close_raises_failures_of_receipts_that_were_not_awaited(q: Pensto
         await first.result()
     await buffer.push({"data": 2})
 
-    with pytest.raises(PushFailed, match="1 events for queue 'nowhere' could not be stored") as failed:
+    with pytest.raises(PushFailed, match="1 event for queue 'nowhere' could not be stored") as failed:
         await buffer.close()
 
     assert isinstance(failed.value.failures[0][1], NotFound)

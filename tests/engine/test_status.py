@@ -87,7 +87,7 @@ def sigterm_when(condition: Callable[[], object]) -> Iterator[None]:
 
 
 ROW = r"q +running +1 +\d+ +0 +1 +0 +0 +0"
-LINE = r"\d\d:\d\d:\d\d q: running, 1 events \(\d+/s\), 0 behind, 1 windows open and 0 closed, 0 late, 0 dead letters"
+LINE = r"\d\d:\d\d:\d\d q: running, 1 event \(\d+/s\), 0 behind, 1 window open and 0 closed, 0 late, 0 dead letters"
 
 
 def test_a_query_in_the_foreground_shows_a_table_and_reports_until_a_signal(
@@ -105,7 +105,7 @@ def test_a_query_in_the_foreground_shows_a_table_and_reports_until_a_signal(
         with sigterm_when(has_printed_both):
             query = counted(stream()).run("q", settings=bench.settings, report_seconds=0.5)
     assert (query.status.state, query.status.events_in) == ("stopped", 1)
-    assert "q: stopped, 1 events" in terminal.text
+    assert "q: stopped, 1 event" in terminal.text
 
 
 def test_a_signal_during_the_start_ends_the_query_cleanly(bench: Bench) -> None:

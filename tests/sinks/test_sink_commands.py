@@ -82,6 +82,12 @@ def test_errors_are_printed_in_one_line(cli: CommandLine, arguments: list[str], 
     assert says in cli.error("-q", "sink", *arguments)[1].replace("\n", " ")
 
 
+def test_the_error_of_a_single_sink_is_printed_once(cli: CommandLine) -> None:
+    cli("queue", "create", "cli-once")
+    result = cli("sink", "webhook", "cli-once", "http://127.0.0.1:9/x", "--idle-seconds", "0")
+    assert result.output.count("not a public address") == 1
+
+
 @pytest.mark.slow
 def test_a_closed_pipe_ends_the_command_without_losing_events(cli: CommandLine, sinks_url: str) -> None:
     queue = some(cli, "cli-pipe")

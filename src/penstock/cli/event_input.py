@@ -24,7 +24,7 @@ from penstock.cli.output import Output
 from penstock.client.transport import Transport
 from penstock.core import json
 from penstock.core.errors import InvalidEvent, InvalidRequest, PenstockError, QueueFull
-from penstock.core.formatting import number
+from penstock.core.formatting import counted
 from penstock.core.wait_notice import WaitNotice
 from penstock.log.write.batch import Batch
 from penstock.log.write.result import PushResult
@@ -195,7 +195,8 @@ def _parse_argument(text: str) -> bytes:
 
 def _add_line_number(error: PenstockError, lines: LineBatch, pushed: int) -> PenstockError:
     """Return the error with the line number and the number of events pushed before it."""
-    before = f"; {number(pushed)} events before it were pushed" if pushed else "; nothing was pushed"
+    verb = "was" if pushed == 1 else "were"
+    before = f"; {counted(pushed, 'event')} before it {verb} pushed" if pushed else "; nothing was pushed"
     if isinstance(error, InvalidEvent) and error.index < len(lines.numbers):
         return InvalidRequest(f"line {lines.numbers[error.index]}: {error.field}: {error.reason}{before}")
     if isinstance(error, QueueFull):

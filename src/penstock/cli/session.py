@@ -14,7 +14,6 @@ import typer
 
 from penstock.cli.output import Output
 from penstock.core.errors import NotFound, PenstockError
-from penstock.core.names import closest_names
 
 if TYPE_CHECKING:
     from penstock.client.transport import Transport
@@ -176,8 +175,9 @@ async def find_queue(transport: Transport | Log, name: str) -> Queue:
     try:
         return await transport.queue(name)
     except NotFound:
-        close: list[str] = []
+        from penstock.log.catalog import missing_queue
+
+        known: list[str] = []
         with suppress(PenstockError):
-            close = closest_names(name, [queue.name for queue in await transport.queues()])
-        hint = f"did you mean {' or '.join(map(repr, close))}? If not, " if close else ""
-        raise NotFound(f"there is no queue {name!r}: {hint}create it with `penstock queue create {name}`") from None
+            known = [queue.name for queue in await transport.queues()]
+        raise missing_queue(name, known) from None

@@ -21,6 +21,7 @@ from penstock.core.errors import (
     PushFailed,
     QueueFull,
 )
+from penstock.core.formatting import counted
 from penstock.core.wait_notice import WaitNotice
 from penstock.log.write.batch import Batch
 from penstock.log.write.json_events import JsonEvent, JsonEvents
@@ -130,7 +131,7 @@ class Buffer:
             self._start()
             if self._is_full() and self._settings.when_full == "raise":
                 raise BufferFull(
-                    f"the buffer of queue {self._queue!r} is full: {self.waiting:,} events are not stored yet, and the "
+                    f"the buffer of queue {self._queue!r} is full: {counted(self.waiting, 'event')} waiting, and the "
                     f"limit is {self._settings.max_waiting:,}; push the event again later, or use when_full='wait'"
                 )
             while self._is_full():
@@ -267,7 +268,8 @@ class Buffer:
         self._failed += len(events)
         kept = events[: _MAX_FAILURES - len(self._failures)]
         self._failures += [(buffered.receipt, error) for buffered in kept]
-        _logger.warning("queue %r: %d events of a buffer could not be stored: %s", self._queue, len(events), error)
+        count = counted(len(events), "event")
+        _logger.warning("queue %r: %s of a buffer could not be stored: %s", self._queue, count, error)
 
     def _raise_failures(self) -> None:
         """Raise PushFailed for the failed events whose receipts were not awaited."""
@@ -277,7 +279,7 @@ class Buffer:
         count = failed - (len(failures) - len(unreported))
         if unreported:
             raise PushFailed(
-                f"{count:,} events for queue {self._queue!r} could not be stored: {unreported[0][1]}",
+                f"{counted(count, 'event')} for queue {self._queue!r} could not be stored: {unreported[0][1]}",
                 count=count,
                 failures=unreported,
             ) from unreported[0][1]

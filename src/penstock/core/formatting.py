@@ -27,6 +27,15 @@ def number(value: float | None) -> str:
     return f"{value:,.{digits}f}".rstrip("0").rstrip(".")
 
 
+def counted(count: float, noun: str, plural: str = "") -> str:
+    """Format a count with its noun. The plural has an s by default.
+
+    >>> counted(1, "event"), counted(1200, "dead letter"), counted(0, "query", "queries")
+    ('1 event', '1,200 dead letters', '0 queries')
+    """
+    return f"{number(count)} {noun if count == 1 else plural or f'{noun}s'}"
+
+
 def column_decimals(values: Iterable[Decimal | float | None]) -> int:
     """Return the number of decimals at which the values of a column are aligned: none, or two to four.
 

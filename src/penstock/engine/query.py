@@ -30,6 +30,7 @@ from penstock.core.errors import (
     SparkFailure,
 )
 from penstock.core.event_loop import EventLoopClosed, EventLoopThread
+from penstock.core.formatting import counted
 from penstock.core.settings import Settings
 from penstock.core.tracing import flush_spans, get_tracer_provider
 from penstock.db.pool import Database
@@ -193,7 +194,7 @@ class Query:
         registry = Registry(self._log)
         self._running_sinks()  # raises before Spark starts if a sink is none
         for queue in self._stream.sources:
-            run(self._log.catalog.refresh(queue))
+            run(self._log.catalog.check_exists(queue))
         run(check_gate_queues(self._log, self._stream))
         if self._options.reset:
             run(registry.delete(self.name))
@@ -266,7 +267,7 @@ class Query:
             return
         if isinstance(error, SparkFailure):
             raise SparkFailure(
-                f"the query was started {restarts} times in a row without progress; the last error: "
+                f"the query was started {counted(restarts, 'time')} in a row without progress; the last error: "
                 f"{self.status.error}. Nothing is lost: fix the cause and start the query again"
             ) from error
         if self._flush and self._state.stopping.is_set():

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import psycopg
 
 from penstock.core.errors import PenstockError
+from penstock.core.formatting import counted
 from penstock.db.pool import Database
 from penstock.db.statements import Statements
 
@@ -98,12 +99,12 @@ class StatusReporter:
 
     def format_line(self) -> str:
         status = self.status
-        parts = [status.summary, f"{status.events_in:,} events ({self.events_per_second:,.0f}/s)"]
+        parts = [status.summary, f"{counted(status.events_in, 'event')} ({self.events_per_second:,.0f}/s)"]
         if status.lag is not None:
             parts.append(f"{status.lag:,} behind")
         if status.open_windows is not None:
-            parts.append(f"{status.open_windows:,} windows open and {status.windows:,} closed")
+            parts.append(f"{counted(status.open_windows, 'window')} open and {status.windows:,} closed")
         else:
-            parts.append(f"{status.events_out:,} events out")
-        parts += [f"{status.late:,} late", f"{status.dead:,} dead letters"]
+            parts.append(f"{counted(status.events_out, 'event')} out")
+        parts += [f"{status.late:,} late", counted(status.dead, "dead letter")]
         return ", ".join(parts)

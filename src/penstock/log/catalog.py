@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from shlex import quote
 from typing import Any
@@ -17,7 +17,8 @@ from psycopg_pool import AsyncConnectionPool
 from penstock.core.clock import Clock
 from penstock.core.encryption import check_key
 from penstock.core.errors import ConfigurationError, Conflict, InvalidOption, NotFound
-from penstock.core.names import check_name
+from penstock.core.formatting import counted
+from penstock.core.names import check_name, closest_names
 from penstock.db.retry import run_with_retry
 from penstock.db.statements import Statements
 from penstock.log import options as opt
@@ -80,6 +81,11 @@ class Catalog:
             how = f"queue({name!r}).create(), or `penstock queue create {quote(name)}`"
             raise NotFound(f"there is no queue {name!r}; create it with {how}", queue=name)
         return queue
+
+    async def check_exists(self, name: str) -> None:
+        """Raise NotFound with similar names if there is no such queue. Not for callers that may not see all queues."""
+        if await self.find(name) is None:
+            raise missing_queue(name, await self.names())
 
     async def find(self, name: str) -> Queue | None:
         """Return the current state of the queue, or None."""
@@ -155,7 +161,7 @@ class Catalog:
                 )
         if partitions is not None and partitions != existing.partition_count:
             raise Conflict(
-                f"queue {name!r} has {existing.partition_count} partitions, not {partitions}; "
+                f"queue {name!r} has {counted(existing.partition_count or 0, 'partition')}, not {partitions}; "
                 f"change that with `penstock queue repartition {name}`"
             )
         if options:
@@ -315,6 +321,14 @@ class Catalog:
         if await (await conn.execute(_sql["mark_partitions_warned"], params)).fetchone() is not None:
             self._queues.pop(queue.name, None)
             _logger.warning("queue %r: %s", queue.name, many_partitions_advice(queue.name))
+
+
+def missing_queue(name: str, known: Collection[str]) -> NotFound:
+    """Return the error for a queue that does not exist, with similar names of the known ones."""
+    close = closest_names(name, known)
+    hint = f"did you mean {' or '.join(map(repr, close))}? If not, " if close else ""
+    how = f"create it with `penstock queue create {quote(name)}`"
+    return NotFound(f"there is no queue {name!r}: {hint}{how}", queue=name)
 
 
 def many_partitions_advice(queue: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 from psycopg_pool import AsyncConnectionPool
 
 from penstock.core.clock import Clock
+from penstock.core.formatting import counted
 from penstock.db.statements import Statements
 from penstock.log.queue import Queue
 
@@ -97,6 +98,17 @@ def find_holding_group(queue: Queue, groups: Sequence[GroupInfo]) -> GroupInfo |
     if slowest is None or queue.max_depth_events is None:
         return None
     return slowest if slowest.lag >= queue.max_depth_events * LOW_WATER else None
+
+
+def describe_unread_limit(queue: Queue, events: int) -> str | None:
+    """Describe a queue without groups that is full, or nearly so; None if it has room."""
+    limit = queue.max_unread_events
+    if limit is None or events < limit * LOW_WATER:
+        return None
+    return (
+        f"the queue is {'full' if events >= limit else 'nearly full'}: no group reads it, it holds "
+        f"{counted(events, 'event')} and {limit:,} are allowed. Create a group, or raise max_unread_events"
+    )
 
 
 @dataclass(slots=True, eq=False)

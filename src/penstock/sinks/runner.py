@@ -245,7 +245,8 @@ class Sinks:
             await worker.run(idle_seconds)
         except Exception as error:
             worker.counters.error = str(error)
-            _logger.error("%s: %s; this sink has ended, the others go on", worker.group, error)
+            if len(self.workers) > 1:  # the error of a single sink is raised at once
+                _logger.error("%s: %s; this sink has ended, the others go on", worker.group, error)
             raise
 
     async def _stop_workers(self, tasks: Sequence[asyncio.Task[None]]) -> None:

@@ -120,14 +120,19 @@ def clear_alert(rule: Rule, state: KeyState, key: str, now: datetime, why: str) 
 
 def window_end(row: Mapping[str, Any]) -> datetime | None:
     """Return the end of a result's window; None if it has none."""
-    text = row.get("window_end")
+    return read_time(row, "window_end")
+
+
+def read_time(row: Mapping[str, Any], field: str) -> datetime | None:
+    """Return the time in a field; None if there is none."""
+    text = row.get(field)
     if not isinstance(text, str):
         return None
     try:
-        end = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return end if end.tzinfo is not None else None
+    return time if time.tzinfo is not None else None
 
 
 def _switch(

@@ -55,7 +55,7 @@ def test_full_queue_is_logged_once_with_its_slowest_group(database_url: str, tmp
         q.queue("orders").group("slow").pop()
         q.queue("orders").push({"data": 1})
         for _ in range(3):
-            with pytest.raises(QueueFull, match="group 'slow' is 1 events behind") as refused:
+            with pytest.raises(QueueFull, match="group 'slow' is 1 event behind") as refused:
                 q.queue("orders").push({"data": 2})
             assert refused.value.group == "slow"
     lines = [json.loads(line) for line in log.read_text().splitlines() if "is full" in line]

@@ -15,7 +15,7 @@ from penstock.cli.commands.queue import Yes
 from penstock.cli.session import CommandSession, find_queue
 from penstock.cli.times import format_time, parse_time
 from penstock.core.errors import NotFound
-from penstock.core.formatting import number
+from penstock.core.formatting import counted, number
 
 if TYPE_CHECKING:
     from penstock.cli.output import Output
@@ -142,7 +142,7 @@ def _show(out: Output, letter: DeadLetter) -> None:
             ("attempts", number(letter.attempts)),
             ("failed", format_time(letter.failed_at)),
             ("failed first", format_time(letter.first_failed_at)),
-            ("redriven", f"{number(letter.redrives)} times"),
+            ("redriven", counted(letter.redrives, "time")),
             *(("header", f"{name}: {value}") for name, value in letter.headers.items()),
         ],
     )
@@ -150,7 +150,8 @@ def _show(out: Output, letter: DeadLetter) -> None:
     if letter.traceback:
         out.section("Traceback", letter.traceback)
     for failure in letter.history:
-        title = f"Failed {failure.get('failed_at')}, after {failure.get('attempts')} attempts ({failure.get('stage')})"
+        attempts = counted(failure.get("attempts") or 1, "attempt")
+        title = f"Failed {failure.get('failed_at')}, after {attempts} ({failure.get('stage')})"
         out.section(title, str(failure.get("error")))
     out.section("Data", msgspec.json.format(letter.raw, indent=2).decode())
 
@@ -212,7 +213,7 @@ async def redrive(
                 _show_edits(session.out, await transport.preview_mapping(criteria, mapping, limit=shown), wanted)
                 if preview or not wanted:
                     return
-                session.out.confirm(f"Replay {number(wanted)} dead letters with this mapping?")
+                session.out.confirm(f"Replay {counted(wanted, 'dead letter')} with this mapping?")
             result = await transport.redrive_mapped(criteria, mapping, limit=most)
         left = 0 if id else await transport.count_dead_letters(criteria)
     if session.out.json:
@@ -284,9 +285,9 @@ async def purge(
         criteria = await _build_filter(transport, queue, id, parsed)
         if not yes:
             count = await transport.count_dead_letters(criteria)
-            session.out.confirm(f"Delete {number(count)} dead letters permanently?")
+            session.out.confirm(f"Delete {counted(count, 'dead letter')} permanently?")
         purged = await transport.purge(criteria)
-    session.out.result({"purged": purged}, f"Deleted {number(purged)} dead letters.")
+    session.out.result({"purged": purged}, f"Deleted {counted(purged, 'dead letter')}.")
 
 
 async def _build_filter(

@@ -15,7 +15,7 @@ from penstock.cli.completion import queue_names
 from penstock.cli.session import CommandSession, find_queue
 from penstock.cli.times import format_time, parse_time
 from penstock.core.errors import NotFound
-from penstock.core.formatting import number
+from penstock.core.formatting import counted, number
 
 if TYPE_CHECKING:
     from penstock.client.transport import Transport
@@ -61,7 +61,7 @@ async def show(session: CommandSession, queue: QueueName, group: GroupName) -> N
     session.out.fields(
         f"Group {group} of queue {queue}",
         [
-            ("lag", f"{number(info.lag)} events in {number(info.partitions_behind)} partitions"),
+            ("lag", f"{counted(info.lag, 'event')} in {counted(info.partitions_behind, 'partition')}"),
             ("leases", number(info.leases)),
             ("holds pushes back", format_backpressure(info)),
             ("last seen", format_time(info.seen_at)),
@@ -129,7 +129,7 @@ async def seek(
         lag = (await _find_group(transport, queue, group)).lag
     session.out.result(
         {"queue": queue, "group": group, "partitions": moved, "lag": lag},
-        f"Moved group {group} in {number(moved)} partitions: {number(lag)} events to read.",
+        f"Moved group {group} in {counted(moved, 'partition')}: {counted(lag, 'event')} to read.",
     )
 
 
@@ -164,7 +164,7 @@ async def delete(session: CommandSession, queue: QueueName, group: GroupName, ye
     async with session.transport() as transport:
         info = await _find_group(transport, queue, group)
         if not yes:
-            session.out.confirm(f"Delete group {group} of queue {queue}, {number(info.lag)} events behind?")
+            session.out.confirm(f"Delete group {group} of queue {queue}, {counted(info.lag, 'event')} behind?")
         deleted = await transport.delete_group(queue, group)
     session.out.result({"queue": queue, "group": group, "deleted": deleted}, f"Deleted group {group} of queue {queue}.")
 

@@ -16,7 +16,7 @@ from penstock.cli.completion import query_names
 from penstock.cli.session import CommandSession
 from penstock.cli.times import format_time, parse_time
 from penstock.core.errors import NotFound
-from penstock.core.formatting import duration, number
+from penstock.core.formatting import counted, duration, number
 
 if TYPE_CHECKING:
     from penstock.engine.ledger import CycleRecord
@@ -84,7 +84,7 @@ async def show(session: CommandSession, query: QueryName) -> None:
         f"Query {query}",
         [
             ("state", details["state"] + suffix),
-            *((f"lag in {group.queue}", f"{number(group.lag)} events") for group in groups),
+            *((f"lag in {group.queue}", counted(group.lag, "event")) for group in groups),
             ("open windows", number(activity.open_windows) if activity.has_result else "–"),
             *([("view", details["live_view"])] if activity.has_result else []),
             *([("history kept", duration(activity.history_seconds))] if activity.has_result else []),

@@ -15,7 +15,7 @@ from penstock.cli.queue_options import QUEUE_CHANGES, QUEUE_OPTIONS, parse_queue
 from penstock.cli.session import CommandSession, find_queue
 from penstock.cli.times import format_time
 from penstock.core.errors import NotFound
-from penstock.core.formatting import number, size
+from penstock.core.formatting import counted, number, size
 from penstock.log.options import format_option
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ async def show(session: CommandSession, name: QueueName) -> None:
 
 def _show(out: Output, info: QueueInfo, partitions: Sequence[Partition]) -> None:
     from penstock.log.catalog import many_partitions_advice
-    from penstock.log.queue_info import find_holding_group
+    from penstock.log.queue_info import describe_unread_limit, find_holding_group
 
     queue, totals = info.queue, info.size
     out.fields(
@@ -137,7 +137,7 @@ def _show(out: Output, info: QueueInfo, partitions: Sequence[Partition]) -> None
             ("size", size(totals.bytes)),
             ("partitions", number(totals.partitions)),
             ("dead letters", number(info.dead_letters)),
-            *([("shed", f"{number(totals.shed)} events, because the queue was full")] if totals.shed else []),
+            *([("shed", f"{counted(totals.shed, 'event')}, because the queue was full")] if totals.shed else []),
         ],
     )
     out.fields("Options", [(name, format_option(value)) for name, value in json_output.queue_options(queue).items()])
@@ -160,6 +160,8 @@ def _show(out: Output, info: QueueInfo, partitions: Sequence[Partition]) -> None
             out.warn(_format_holding_group(group, queue.max_depth_events))
     else:
         out.hint("No group reads the queue yet. The first pop of a consumer creates one.")
+        if (problem := describe_unread_limit(queue, totals.events)) is not None:
+            out.warn(problem)
     if queue.partitions_warned_at:
         out.warn(many_partitions_advice(queue.name))
 
@@ -167,7 +169,7 @@ def _show(out: Output, info: QueueInfo, partitions: Sequence[Partition]) -> None
 def _format_holding_group(group: GroupInfo, limit: int | None) -> str:
     action = {"failed": "Start it, or let", "paused": "Resume it, or let"}.get(group.query_state or "", "Let")
     return (
-        f"pushes wait for {group.reader}: it is {number(group.lag)} events behind, and max_depth_events is "
+        f"pushes wait for {group.reader}: it is {counted(group.lag, 'event')} behind, and max_depth_events is "
         f"{number(limit)}. {action} pushes pass it: `{group.release_command}`"
     )
 
@@ -259,9 +261,8 @@ async def push(
             result = await pusher.push_arguments(events, id)
         else:
             result = await pusher.push_file(file, once=once)
-    duplicates = f", {number(result['duplicates'])} were duplicates" if result["duplicates"] else ""
-    pushed = f"{number(result['accepted'])} event{'' if result['accepted'] == 1 else 's'}"
-    session.out.result(result, f"Pushed {pushed} to {name}{duplicates}.")
+    duplicates = f", without {counted(result['duplicates'], 'duplicate')}" if result["duplicates"] else ""
+    session.out.result(result, f"Pushed {counted(result['accepted'], 'event')} to {name}{duplicates}.")
 
 
 @command(
@@ -352,7 +353,7 @@ async def delete(session: CommandSession, name: QueueName, yes: Yes = False) -> 
         await find_queue(transport, name)
         if not yes:
             events = (await transport.describe(name)).size.events
-            session.out.confirm(f"Delete queue {name} with its {number(events)} events, groups and dead letters?")
+            session.out.confirm(f"Delete queue {name} with its {counted(events, 'event')}, groups and dead letters?")
         deleted = await transport.delete_queue(name)
     session.out.result(
         {"queue": name, "deleted": deleted},
@@ -369,4 +370,4 @@ async def _exists(transport: Transport, name: str) -> bool:
 
 
 def _format_partitioning(queue: Queue) -> str:
-    return "by key" if queue.partition_count is None else f"by hash, {queue.partition_count} partitions"
+    return "by key" if queue.partition_count is None else f"by hash, {counted(queue.partition_count, 'partition')}"

@@ -14,7 +14,7 @@ from penstock.cli.completion import queue_names
 from penstock.cli.session import CommandSession, find_queue
 from penstock.cli.times import format_time
 from penstock.core.errors import InvalidRequest, NotFound
-from penstock.core.formatting import duration, number
+from penstock.core.formatting import counted, duration, number
 
 if TYPE_CHECKING:
     from penstock.engine.alerts.store import RuleStore
@@ -139,9 +139,9 @@ async def try_(
         trial = await try_rule(log, rule, limit=results)
     fired = [each for each in trial.alerts if each.state == "firing"]
     document = {"results": len(trial.points), "alerts": trial.alerts}
-    rows = [[format_time(each.at), each.state, each.message] for each in trial.alerts]
+    rows = [[format_time(each.window_start or each.at), each.state, each.message] for each in trial.alerts]
     session.out.listing(document, ("when", "state", "message"), rows, empty="The rule would have raised no alert.")
-    session.out.note(f"{number(len(trial.points))} results, {number(len(fired))} alerts.")
+    session.out.note(f"{counted(len(trial.points), 'result')}, {counted(len(fired), 'alert')}.")
 
 
 @command(

@@ -16,7 +16,7 @@ from penstock.cli.commands.queue import QueueName
 from penstock.cli.commands.run import parse_pairs
 from penstock.cli.session import CommandSession, find_queue
 from penstock.core.errors import InvalidRequest, SinkClosed
-from penstock.core.formatting import number
+from penstock.core.formatting import counted, number
 
 if TYPE_CHECKING:
     from penstock.sinks.base import Sink
@@ -240,6 +240,6 @@ async def _run(
                     session.out.line({"queue": queue, "group": name, **asdict(counters)})
                 else:
                     session.out.hint(
-                        f"{name}: {number(counters.written)} written, {number(counters.retries)} retries, "
-                        f"{number(counters.dead_letters)} dead letters"
+                        f"{name}: {number(counters.written)} written, {counted(counters.retries, 'retry', 'retries')}, "
+                        f"{counted(counters.dead_letters, 'dead letter')}"
                     )

@@ -17,7 +17,7 @@ from penstock.cli.session import CommandSession, find_queue
 from penstock.cli.times import format_time
 from penstock.core import formatting
 from penstock.core.errors import InvalidRequest, NotFound, QueueFull
-from penstock.core.formatting import number
+from penstock.core.formatting import counted, number
 
 if TYPE_CHECKING:
     from penstock.cli.output import Output
@@ -183,10 +183,10 @@ async def _run_source(session: CommandSession, queue: str, source: Source, optio
         try:
             await runner.run(idle_seconds)
         finally:
-            rejected = f", {number(runner.rejected)} became dead letters" if runner.rejected else ""
+            rejected = f", {counted(runner.rejected, 'dead letter')}" if runner.rejected else ""
             session.out.result(
                 {"queue": queue, "pushed": runner.pushed, "rejected": runner.rejected},
-                f"{number(runner.pushed)} events pushed to {queue}{rejected}",
+                f"{counted(runner.pushed, 'event')} pushed to {queue}{rejected}",
             )
 
 
@@ -250,7 +250,7 @@ async def simulate(
                     await simulation.push(events, show)
         finally:
             pushed = simulation.pushed
-            session.out.result({"queue": name, "pushed": pushed}, f"{number(pushed)} events pushed to {name}")
+            session.out.result({"queue": name, "pushed": pushed}, f"{counted(pushed, 'event')} pushed to {name}")
 
 
 async def _batch_due_events(

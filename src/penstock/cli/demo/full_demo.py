@@ -30,7 +30,7 @@ from penstock.cli.session import child_environment
 from penstock.client.connect import transport_for
 from penstock.client.transport import Transport
 from penstock.core.errors import Conflict, GroupBusy, QueueFull
-from penstock.core.formatting import number
+from penstock.core.formatting import counted, number
 from penstock.core.settings import Settings
 from penstock.db.pool import Connection, Database
 from penstock.engine.alerts.store import RuleStore
@@ -132,13 +132,13 @@ def _print_result(out: Output, result: DemoResult, kept: Path | None) -> None:
         return
     print_checks(out, result.checks)
     for queue, count in result.foreign.items():
-        out.note(f"Others have pushed {count:,} events to {queue}: its results were not checked.")
+        out.note(f"Others have pushed {counted(count, 'event')} to {queue}: its results were not checked.")
     for message in result.wrong[:10]:
         out.error(message)
     if result.succeeded:
         out.note(
-            f"{result.events:,} events, {result.alerts} alerts, {result.refused} pushes refused with 429: none lost, "
-            "none twice."
+            f"{counted(result.events, 'event')}, {counted(result.alerts, 'alert')}, "
+            f"{counted(result.refused, 'push', 'pushes')} refused with 429: none lost, none twice."
         )
     if kept is not None:
         out.note(f"The database is in {kept} until you delete that directory. Inspect it:")
@@ -355,12 +355,12 @@ class _Demo:
         yield "dead letters", _join(snapshot.dead_letters)
         yield (
             "partner",
-            f"{number(partner.calls)} calls, {number(snapshot.waiting)} wait at the gate, "
-            f"{number(self._result.refused)} pushes refused with 429",
+            f"{counted(partner.calls, 'call')}, {number(snapshot.waiting)} wait at the gate, "
+            f"{counted(self._result.refused, 'push', 'pushes')} refused with 429",
         )
         yield (
             "traffic",
-            f"{number(self._expected.pushed.total())} events, {per_second:,.0f}/s, {number(snapshot.behind)} behind"
+            f"{counted(self._expected.pushed.total(), 'event')}, {per_second:,.0f}/s, {number(snapshot.behind)} behind"
             f"{freshness}",
         )
         yield "windows compared", f"{number(self._expected.compared)}, {len(self._expected.wrong)} wrong"

@@ -12,6 +12,7 @@ from pyspark.sql.datasource import InputPartition
 from penstock.connector.options import OffsetSpec
 from penstock.connector.read.offsets import LostRange, PartitionOffsets, QueueOffsets
 from penstock.core.errors import Conflict, InvalidOption
+from penstock.core.formatting import counted
 from penstock.engine.plan import PartitionRange, SegmentRange, assign_tasks
 from penstock.engine.planning.cycle_size import divide_evenly
 
@@ -134,9 +135,10 @@ def handle_loss(lost: Sequence[LostRange], queues: str, *, fail: bool) -> None:
     events = sum(each.stop - each.start for each in lost)
     first = lost[0]
     message = (
-        f"{events:,} events of queue {queues!r} were deleted before they were read, by retention or because the "
-        f"database is another one: partition {first.partition_id}, offsets {first.start} to {first.stop - 1}"
-        + (f", and {len(lost) - 1} more ranges" if len(lost) > 1 else "")
+        f"{counted(events, 'event')} of queue {queues!r} {'was' if events == 1 else 'were'} deleted before a read, by "
+        "retention or because the database is another one: "
+        f"partition {first.partition_id}, offsets {first.start} to {first.stop - 1}"
+        + (f", and {counted(len(lost) - 1, 'more range')}" if len(lost) > 1 else "")
     )
     if fail:
         raise EventsLost(

@@ -19,6 +19,7 @@ from penstock.connector.read.columns import OutputColumns
 from penstock.connector.read.offsets import LostRange
 from penstock.connector.read.ranges import TaskRanges, handle_loss
 from penstock.core.errors import CorruptChunk, InvalidEvent
+from penstock.core.formatting import counted
 from penstock.engine.plan import PartitionRange
 from penstock.engine.worker.chunk_reader import ChunkSlice, batch_slices, read_chunk_slices
 from penstock.engine.worker.event_metadata import EventMetadata
@@ -67,7 +68,7 @@ class TaskReader:
         if damaged and self.fail_on_loss:
             raise CorruptChunk(damaged[0].error)
         if damaged:
-            _logger.warning("continuing without %d events: %s", len(damaged), damaged[0].error)
+            _logger.warning("continuing without %s: %s", counted(len(damaged), "event"), damaged[0].error)
         handle_loss(missing, ", ".join(builder.queues.values()), fail=self.fail_on_loss)
 
 

@@ -45,8 +45,8 @@ def _alert_issues(snapshot: OverviewSnapshot) -> Iterator[HealthIssue]:
     for rule, key in snapshot.firing[:_MAX_ALERTS]:
         yield HealthIssue("bad", f"Alert {rule} is firing" + (f" for {key}" if key else ""), url_for("/alerts"))
     if snapshot.firing_count > _MAX_ALERTS:
-        more = formatting.number(snapshot.firing_count - _MAX_ALERTS)
-        yield HealthIssue("bad", f"{more} more alerts are firing", url_for("/alerts"))
+        more = formatting.counted(snapshot.firing_count - _MAX_ALERTS, "more alert")
+        yield HealthIssue("bad", f"{more} firing", url_for("/alerts"))
 
 
 def _query_issues(snapshot: OverviewSnapshot) -> Iterator[HealthIssue]:
@@ -55,7 +55,7 @@ def _query_issues(snapshot: OverviewSnapshot) -> Iterator[HealthIssue]:
         lags[group] = lags.get(group, 0) + lag
     paused = snapshot.values(database_metrics.QUERY_PAUSED)
     for (query,), is_running in snapshot.values(database_metrics.QUERY_RUNNING).items():
-        waiting = f"; {formatting.number(lags[query])} events are waiting" if lags.get(query) else ""
+        waiting = f"; {formatting.counted(lags[query], 'event')} waiting" if lags.get(query) else ""
         href = url_for("/queries", query=query)
         error = snapshot.failed_queries.get(query)
         if error is not None:
@@ -69,8 +69,7 @@ def _query_issues(snapshot: OverviewSnapshot) -> Iterator[HealthIssue]:
 def _dead_letter_issues(snapshot: OverviewSnapshot) -> Iterator[HealthIssue]:
     for (queue, group), count in snapshot.values(database_metrics.DEAD_LETTERS).items():
         if count:
-            letters = "dead letter" if count == 1 else "dead letters"
-            message = f"{formatting.number(count)} {letters} of {group} in {queue}"
+            message = f"{formatting.counted(count, 'dead letter')} of {group} in {queue}"
             yield HealthIssue("warn", message, url_for("/dead-letters", queue=queue), queue)
 
 
@@ -80,7 +79,7 @@ def _queue_issues(snapshot: OverviewSnapshot) -> Iterator[HealthIssue]:
         if limit and depth >= limit * _NEARLY_FULL:
             is_full = depth >= limit
             level = "full" if is_full else f"{depth / limit:.0%} full"
-            message = f"{queue} is {level}: {formatting.number(depth)} events are waiting"
+            message = f"{queue} is {level}: {formatting.counted(depth, 'event')} waiting"
             yield HealthIssue("bad" if is_full else "warn", message, url_for("/queues", queue=queue), queue)
 
 
@@ -92,7 +91,7 @@ def _sink_issues(snapshot: OverviewSnapshot) -> Iterator[HealthIssue]:
             continue
         failure = snapshot.failing_sinks.get((queue, sink))
         if not is_running:
-            message = f"Sink {sink} of {queue} is not running: {formatting.number(lag)} events are waiting"
+            message = f"Sink {sink} of {queue} is not running: {formatting.counted(lag, 'event')} waiting"
             yield HealthIssue("info", message, href, queue)
         elif failure is not None:
             state = "failed too often and is resting" if failure.is_resting else "is failing"

@@ -195,7 +195,7 @@ class _TrialCard:
             self._points.setdefault(point.key, []).append(point)
         fired = [each for each in trial.alerts if each.state == "firing"]
         self._summary.set_text(
-            f"{formatting.number(len(trial.points))} results of {formatting.number(len(self._points))} keys: "
+            f"{formatting.counted(len(trial.points), 'result')} of {formatting.counted(len(self._points), 'key')}: "
             f"the rule would have fired {'once' if len(fired) == 1 else f'{formatting.number(len(fired))} times'}."
             if trial.points
             else "The queue has no results yet."
@@ -224,8 +224,13 @@ class _TrialCard:
 
     def _columns(self) -> list[TableColumn[TrialAlert]]:
         times = self._view.times
+
+        def when(alert: TrialAlert) -> TableCell:
+            start = alert.window_start
+            return TableCell(times.clock(start or alert.at), title=f"until {times.clock(alert.at)}" if start else "")
+
         return [
-            TableColumn("When", lambda each: times.clock(each.at)),
+            TableColumn("When", when),
             TableColumn(
                 "State",
                 lambda each: TableCell(each.state, tone="bad" if each.state == "firing" else "good"),

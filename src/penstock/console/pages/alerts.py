@@ -97,13 +97,16 @@ def _recent_columns(times: TimeFormatter) -> list[TableColumn[Event]]:
         value = str(field(event, "state") or "unknown")
         return TableCell(value, tone="bad" if value == "firing" else "good")
 
+    def narrow(text: str, href: str = "") -> TableCell:
+        return TableCell(text, href, classes="ps-key ps-narrow")
+
     return [
         TableColumn("When", lambda event: times.clock(event.appended_at)),
         TableColumn("State", state),
-        TableColumn("Rule", lambda event: TableCell(rule := str(field(event, "rule") or "–"), _rule_url(rule))),
-        TableColumn("Key", lambda event: str(field(event, "key") or event.key or "–")),
+        TableColumn("Rule", lambda event: narrow(rule := str(field(event, "rule") or "–"), _rule_url(rule))),
+        TableColumn("Key", lambda event: narrow(str(field(event, "key") or event.key or "–"))),
         TableColumn("Message", lambda event: str(field(event, "message") or ""), classes="ps-desktop"),
-        number_column("Value", lambda event: times.value(field(event, "value"))),
+        number_column("Value", lambda event: times.value(field(event, "value")), classes="ps-desktop"),
     ]
 
 
@@ -113,6 +116,7 @@ def describe_condition(value: str, condition: Condition) -> str:
     >>> describe_condition("avg", Condition("above", 80.0, 75.0))
     'avg is above 80, until it is 75 or less'
     """
+    windows = formatting.counted(condition.over, "window")
     limit, clear = formatting.number(condition.limit), formatting.number(condition.clear)
     match condition.kind:
         case "above":
@@ -120,9 +124,9 @@ def describe_condition(value: str, condition: Condition) -> str:
         case "below":
             return f"{value} is below {limit}" + (f", until it is {clear} or more" if clear != limit else "")
         case "change":
-            return f"{value} differs by more than {condition.limit:.0%} from the previous {condition.over} windows"
+            return f"{value} differs by more than {condition.limit:.0%} from the previous {windows}"
         case "zscore":
-            return f"{value} is {limit} standard deviations away from the previous {condition.over} windows"
+            return f"{value} is {limit} standard deviations away from the previous {windows}"
         case "absent":
             return f"no window closes for {formatting.duration(condition.limit)}"
 

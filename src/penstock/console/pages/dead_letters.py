@@ -103,19 +103,15 @@ def _show_redriven(view: View) -> None:
     queue, group = view.params.get("queue", ""), view.params.get("group", "")
     with elements.element("div", "ps-row ps-card", role="status"):
         if redriven:
-            elements.badge(f"{_count(redriven)} redriven", "good")
+            elements.badge(f"{formatting.counted(redriven, 'dead letter')} redriven", "good")
             if group:
                 elements.text(f"to the group {group}, which reads them again. Those that fail come back here.")
                 elements.link("Show the group", url_for("/queues", queue=queue, group=group))
             else:
                 elements.text(f"as events of {queue}.")
         if failed:
-            elements.badge(f"{_count(failed)} not redriven", "bad")
+            elements.badge(f"{formatting.counted(failed, 'dead letter')} not redriven", "bad")
             elements.text(view.params.get("problem", ""), "ps-break")
-
-
-def _count(number: int) -> str:
-    return "1 dead letter" if number == 1 else f"{formatting.number(number)} dead letters"
 
 
 def _kind_cell(kind: DeadLetterKind) -> TableCell:
@@ -147,7 +143,7 @@ async def _build_kind(view: View) -> None:
                 elements.badge(f"group {group}", "idle")
             elements.badge(f"stage {stage}", "idle")
         _buttons(view, queue, selection, total)
-    with elements.card(f"{formatting.number(total)} dead letters", hint="latest failure first"):
+    with elements.card(formatting.counted(total, "dead letter"), hint="latest failure first"):
         DataTable("Dead letters", _letter_columns(view.times)).set(letters[:_PAGE_SIZE])
     params = {"queue": queue, "group": group, "stage": stage, "kind": kind}
     forms.pager(PATH, params, page, len(letters) > _PAGE_SIZE, "the dead letters")
@@ -189,7 +185,7 @@ def _buttons(view: View, queue: str, selection: DeadLetterFilter, total: int) ->
             dead_letter.open_redriven(queue, selection.group, redriven, len(ids) - redriven, problem)
 
     async def redrive() -> None:
-        question = f"Redrive {formatting.number(total)} dead letters unchanged?"
+        question = f"Redrive {formatting.counted(total, 'dead letter')} unchanged?"
         detail = (
             f"The group {selection.group} gets the same events again. They will fail again unless you have fixed the "
             "cause. To change their data first, use Edit and redrive."
@@ -203,7 +199,7 @@ def _buttons(view: View, queue: str, selection: DeadLetterFilter, total: int) ->
             await _edit_and_redrive(view, selection, total, redrive_with)
 
     async def purge() -> None:
-        question = f"Purge {formatting.number(total)} dead letters?"
+        question = f"Purge {formatting.counted(total, 'dead letter')}?"
         if not await elements.confirm(question, "This deletes their events and cannot be undone.", "Purge all"):
             return
         async with view.action("purge dead letters", Role.ADMIN, subject=queue, queue=queue):
@@ -225,8 +221,7 @@ async def _edit_and_redrive(
         "A mapping is a list of fields in SQL, such as: * EXCEPT (prise), cast(prise AS decimal) AS price. It is "
         "applied to each event. The history of a dead letter keeps its old data."
     )
-    count = formatting.number(total)
-    with elements.dialog(f"Edit and redrive {count} dead letters", detail) as dialog:
+    with elements.dialog(f"Edit and redrive {formatting.counted(total, 'dead letter')}", detail) as dialog:
         editor = code_editor("*", "PostgreSQL", "Mapping, SQL", height="6rem")
         error = elements.error_text()
         result = elements.element("div", "ps-stack ps-preview")
@@ -261,7 +256,7 @@ async def _edit_and_redrive(
         with elements.element("div", "ps-row ps-end"):
             elements.button("Cancel", dialog.close)
             elements.button("Preview", preview, icon="visibility")
-            send_button = elements.button(f"Redrive {count}", send, icon="replay", tone="primary")
+            send_button = elements.button(f"Redrive {formatting.number(total)}", send, icon="replay", tone="primary")
             send_button.disable()
     mapping = await elements.open_dialog(dialog)
     if mapping is not None:

@@ -168,7 +168,7 @@ class _LiveBoard:
         await self._change(offset=max(0, self._request.offset + pages * _ROWS))
 
     def _show(self, result: OpenWindows) -> None:
-        self._keys.set(formatting.number(result.keys), f"{formatting.number(result.windows)} windows shown")
+        self._keys.set(formatting.number(result.keys), f"{formatting.counted(result.windows, 'window')} shown")
         has_overlaps = self._request.all_windows and self._request.query.has_overlapping_windows
         for name, tile in self._sums.items():
             tile.frame.set_visibility(not has_overlaps)

@@ -137,11 +137,11 @@ class _Overview:
     def _show_tiles(self, snapshot: OverviewSnapshot) -> None:
         now = self._points[-1]
         queues = sum(1 for queue in snapshot.limits if self._view.can_see(queue))
-        self._pushed.set(formatting.rate(_recent_mean(self._points, "pushed")), _count(queues, "queue", "queues"))
+        self._pushed.set(formatting.rate(_recent_mean(self._points, "pushed")), formatting.counted(queues, "queue"))
         running = sum(map(bool, snapshot.values(database_metrics.QUERY_RUNNING).values()))
         self._results.set(
             formatting.rate(_recent_mean(self._points, "results", 60)),
-            f"{_count(running, 'query', 'queries')} running" if self._view.can_see_all else "",
+            f"{formatting.counted(running, 'query', 'queries')} running" if self._view.can_see_all else "",
         )
         freshness = _recent_mean(self._points, "freshness")
         self._freshness.set(
@@ -194,10 +194,6 @@ def _recent_mean(points: Sequence[Vitals], name: str, count: int = 5) -> float |
     """Return the mean of the last points: single points vary, since cycles commit about once per second."""
     values = [value for point in list(points)[-count:] if (value := getattr(point, name)) is not None]
     return sum(values) / len(values) if values else None
-
-
-def _count(number: int, singular: str, plural: str) -> str:
-    return f"{formatting.number(number)} {singular if number == 1 else plural}"
 
 
 PAGE = Page("/", "Overview", "speed", build)

@@ -12,7 +12,7 @@ from penstock.console.widgets.tables import DataTable, TableCell, TableColumn, k
 from penstock.core import formatting
 from penstock.core.errors import NotFound
 from penstock.log.queue import Queue
-from penstock.log.queue_info import GroupInfo, QueueInfo, find_holding_group
+from penstock.log.queue_info import GroupInfo, QueueInfo, describe_unread_limit, find_holding_group
 from penstock.log.storage.partitions import PartitionStatus
 
 PATH = "/queues"
@@ -68,6 +68,9 @@ async def _build_groups(view: View, info: QueueInfo) -> None:
     size_tile.set(formatting.size(info.size.bytes), "when the page was opened")
     infos: dict[str, GroupInfo] = {}
     holding_area = elements.element("div")
+    with elements.card("Unread events") as unread_card:
+        unread_text = elements.text("", tag="p")
+    unread_card.set_visibility(False)
     largest_lag = 0
     columns: list[TableColumn[GroupSummary]] = [
         TableColumn(
@@ -98,11 +101,11 @@ async def _build_groups(view: View, info: QueueInfo) -> None:
         holding_area.set_visibility(group is not None)
         if group is None:
             return
-        behind, limit = formatting.number(group.lag), formatting.number(info.queue.max_depth_events)
+        behind, limit = formatting.counted(group.lag, "event"), formatting.number(info.queue.max_depth_events)
         hint = {"failed": " Start it to go on.", "paused": " Resume it to go on."}.get(group.query_state or "", "")
         with holding_area, elements.card("Pushes wait"):
             elements.text(
-                f"The {group.reader} is {behind} events behind, and max_depth_events of the queue is {limit}.{hint}",
+                f"The {group.reader} is {behind} behind, and max_depth_events of the queue is {limit}.{hint}",
                 tag="p",
             )
             elements.text("To let pushes pass the group, run:", "ps-muted", tag="p")
@@ -117,6 +120,9 @@ async def _build_groups(view: View, info: QueueInfo) -> None:
         rate_tile.set(formatting.rate(queue.rate), f"{formatting.number(queue.shed)} shed" if queue.shed else "")
         partitions_tile.set(formatting.number(queue.partitions))
         dead_tile.set(formatting.compact(queue.dead), tone="bad" if queue.dead else "idle")
+        problem = None if queue.groups else describe_unread_limit(info.queue, queue.events)
+        unread_card.set_visibility(problem is not None)
+        unread_text.set_text(f"{problem[0].upper()}{problem[1:]}." if problem else "")
         card.set_visibility(bool(queue.groups))
         empty.set_visibility(not queue.groups)
         largest_lag = max((group.lag for group in queue.groups), default=0)
@@ -201,4 +207,4 @@ async def _build_partitions(view: View, name: str) -> None:
 def _partitioning(queue: Queue) -> str:
     if queue.partition_count is None:
         return "a partition per key"
-    return f"{queue.partition_count} partitions by hash"
+    return f"{formatting.counted(queue.partition_count, 'partition')} by hash"

@@ -159,7 +159,7 @@ async def _seek(view: View, group: GroupInfo) -> None:
             return
         target_name = f"the {target}" if isinstance(target, str) else view.times.full(target)
         question = f"Seek {group.group} to {target_name}?"
-        if not await elements.confirm(question, f"Its lag is {formatting.number(group.lag)} events now.", "Confirm"):
+        if not await elements.confirm(question, f"Its lag is {formatting.counted(group.lag, 'event')} now.", "Confirm"):
             return
         async with view.action(
             "seek a group",

@@ -101,7 +101,7 @@ def _show_bars(result: AdhocResult, name: int, number: int) -> None:
 
 def summarize(result: AdhocResult) -> str:
     """Return the number of rows, the duration and the reason of a truncation."""
-    rows = "1 row" if len(result.rows) == 1 else f"{formatting.number(len(result.rows))} rows"
+    rows = formatting.counted(len(result.rows), "row")
     limit = {"rows": "row", "size": "size", "columns": "column"}.get(result.truncation or "")
     truncation = "" if limit is None else f"; truncated at the {limit} limit"
     return f"{rows} in {formatting.duration(result.seconds)}{truncation}"

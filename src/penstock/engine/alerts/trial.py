@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from penstock.engine.alerts.evaluate import rule_input
 from penstock.engine.alerts.store import check_field, field_paths
@@ -16,6 +17,7 @@ from penstock.stream.rule_evaluation import (
     evaluate_closed_window,
     find_thresholds,
     read_number,
+    read_time,
     window_end,
 )
 from penstock.stream.rules import Rule
@@ -39,10 +41,12 @@ class TrialPoint:
 class TrialAlert:
     """An alert that the rule would have raised."""
 
+    #: The end of the window, or the time of a result without one.
     at: datetime
     key: str
     state: str
     message: str
+    window_start: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +79,12 @@ async def try_rule(log: Log, rule: Rule, *, limit: int = 2_000) -> Trial:
         if is_absence and before is not None and at - before > longest:
             state, alert = evaluate_absence(rule, state, key, before + longest)
             if alert is not None:
-                alerts.append(_to_trial(before + longest, alert))
+                alerts.append(_to_trial(before + longest, alert, {}))
         lower, upper = find_thresholds(rule.condition, state)
         states[key], alert = evaluate_closed_window(rule, state, key, given.row, at)
         last_seen[key] = at
         if alert is not None:
-            alerts.append(_to_trial(at, alert))
+            alerts.append(_to_trial(at, alert, given.row))
         points.append(TrialPoint(key, at, read_number(given.row, rule.value), lower, upper, states[key].is_firing))
     if all(point.value is None for point in points):
         check_field(rule, list(dict.fromkeys(path for given in inputs for path in field_paths(given.row))))
@@ -88,5 +92,5 @@ async def try_rule(log: Log, rule: Rule, *, limit: int = 2_000) -> Trial:
     return Trial(points, alerts)
 
 
-def _to_trial(at: datetime, alert: Alert) -> TrialAlert:
-    return TrialAlert(at, alert.key, alert.state, alert.message)
+def _to_trial(at: datetime, alert: Alert, row: Mapping[str, Any]) -> TrialAlert:
+    return TrialAlert(at, alert.key, alert.state, alert.message, read_time(row, "window_start"))

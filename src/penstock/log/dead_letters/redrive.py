@@ -15,6 +15,7 @@ from psycopg_pool import AsyncConnectionPool
 from penstock.core.clock import Clock
 from penstock.core.encryption import encrypt_text
 from penstock.core.errors import CorruptChunk, InvalidEvent, InvalidRequest, NotFound
+from penstock.core.formatting import counted
 from penstock.db.statements import Statements
 from penstock.log.catalog import Catalog, is_layout_change
 from penstock.log.dead_letters.mapping import apply_mapping
@@ -228,7 +229,7 @@ def _describe_missing_group(letter: DeadLetter) -> str:
 
 def _describe_unclaimed(queue: Queue, letter: DeadLetter) -> str:
     return (
-        f"it was redriven {letter.redrives} times and the cap of the queue is {queue.max_redrives}, "
+        f"it was redriven {counted(letter.redrives, 'time')} and the cap of the queue is {queue.max_redrives}, "
         "or another redrive has claimed it; raise max_redrives, or purge it"
     )
 

@@ -15,6 +15,7 @@ from psycopg_pool import AsyncConnectionPool
 
 from penstock.core.clock import Clock
 from penstock.core.errors import CorruptChunk, GroupBusy
+from penstock.core.formatting import counted
 from penstock.db.retry import run_with_retry
 from penstock.log.catalog import Catalog
 from penstock.log.event import Delivery, Event
@@ -253,7 +254,7 @@ class Popper:
     async def _reject_poison(self, delivery: Delivery, lease: Lease) -> None:
         """Store an event as a dead letter, because its leases keep expiring without an ack."""
         reason = (
-            f"its lease ended {lease.expiries} times without an answer, at last on it alone: "
+            f"its lease ended {counted(lease.expiries, 'time')} without an answer, at last on it alone: "
             "consumers that receive it die or hang (expiry_limit)"
         )
         ack = EventAck(lease.start, "dead_letter", reason, "lease", deliveries=lease.expiries)

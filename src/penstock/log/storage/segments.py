@@ -15,6 +15,7 @@ from psycopg import AsyncConnection
 from psycopg_pool import AsyncConnectionPool
 
 from penstock.core.clock import Clock
+from penstock.core.formatting import counted
 from penstock.db.statements import Statements
 from penstock.log.catalog import Catalog
 from penstock.log.options import check_partitioning
@@ -153,9 +154,8 @@ class Segments:
         if has_unread:
             await self._lock_positions_behind(conn, params)
             for group, count in await (await conn.execute(_sql["skip_dropped"], params)).fetchall():
-                _logger.warning(
-                    "queue %r: retention dropped %d events that group %r had not read", queue.name, count, group
-                )
+                dropped = counted(count, "event")
+                _logger.warning("queue %r: retention dropped %s that group %r had not read", queue.name, dropped, group)
         await self._drop_table(conn, "drop_chunks_table", queue, segment)
         await self._drop_table(conn, "drop_ids_table", queue, segment)
         await conn.execute(_sql["delete_segment"], params)

@@ -15,6 +15,7 @@ from psycopg_pool import AsyncConnectionPool
 
 from penstock.core.clock import Clock
 from penstock.core.errors import QueueFull
+from penstock.core.formatting import counted
 from penstock.db.retry import CONNECTION_ERRORS
 from penstock.db.statements import Statements
 from penstock.log.queue import Queue
@@ -243,10 +244,10 @@ def _queue_full(queue: Queue, measured: _MeasuredDepth) -> QueueFull:
     retry_after = measured.seconds_to_drain(max(depth - limit * LOW_WATER, 1))
     slowest = measured.slowest
     if slowest is None:
-        cause = f"no group reads it, it holds {depth:,} events and {limit:,} are allowed"
+        cause = f"no group reads it, it holds {counted(depth, 'event')} and {limit:,} are allowed"
         remedy = "create a group, or raise max_unread_events"
     else:
-        cause = f"{slowest.reader} is {depth:,} events behind and {limit:,} are allowed"
+        cause = f"{slowest.reader} is {counted(depth, 'event')} behind and {limit:,} are allowed"
         action = {"failed": "start it", "paused": "resume it"}.get(slowest.query_state or "", "raise max_depth_events")
         remedy = f"{action}, or let pushes pass it: `{slowest.release_command}`"
         if slowest.query_state == "failed" and slowest.seen_at is not None and queue.away_seconds is not None:

@@ -7,6 +7,7 @@ from time import monotonic
 
 from penstock.core.backoff import Backoff
 from penstock.core.errors import SinkBusy
+from penstock.core.formatting import counted
 
 
 class CircuitBreaker:
@@ -34,7 +35,8 @@ class CircuitBreaker:
         if remaining > 0:
             # The others need not wait for long: the attempt may succeed.
             pause = min(remaining, self._backoff.first) if self._is_probing else remaining
-            raise SinkBusy(f"the receiver failed {self._failures} times in a row", retry_after=pause, is_sent=False)
+            failures = counted(self._failures, "time")
+            raise SinkBusy(f"the receiver failed {failures} in a row", retry_after=pause, is_sent=False)
         self._open_until = self._clock() + self._backoff.longest
         self._is_probing = True
 
