@@ -30,6 +30,14 @@ def run_error(app: Path, text: str, *options: str) -> tuple[int, str]:
 # Errors that are reported before Spark starts.
 
 
+def test_a_misspelt_queue_is_refused_with_similar_names(cli: CommandLine, app: Path) -> None:
+    cli.ok("queue", "create", "orders")
+    app.write_text("from penstock import Stream\ncopies = Stream.from_('ordres').to('copies')\n")
+    code, line = cli.error("run", str(app))
+    assert code == 3
+    assert "there is no queue 'ordres': did you mean 'orders'?" in line
+
+
 def test_missing_file_is_rejected(app: Path) -> None:
     code, line = UNREACHABLE.error("run", str(app))
     assert code == 2
@@ -197,8 +205,11 @@ def test_file_that_runs_its_own_streams(cli: CommandLine, app: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_sigterm_to_the_process_group_stops_without_a_java_stack(cli: CommandLine, app: Path) -> None:
-    """A supervisor or a shell may signal all processes of a group, so the JVM too."""
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_to_the_process_group_stops_without_a_java_stack(
+    cli: CommandLine, app: Path, signum: signal.Signals
+) -> None:
+    """A supervisor, a shell or a closed terminal may signal all processes of a group, so the JVM too."""
     app.write_text(TOTALS)
     cli.ok("queue", "create", "orders")
     with (
@@ -211,7 +222,7 @@ def test_sigterm_to_the_process_group_stops_without_a_java_stack(cli: CommandLin
         while read < 20 and process.poll() is None and time.monotonic() < deadline:
             cli.ok("queue", "push", "orders", '{"amount": 1}')
             (read,) = db.execute("SELECT coalesce(sum(events_in), 0)::int FROM penstock.cycles").fetchone() or (0,)
-        os.killpg(process.pid, signal.SIGTERM)
+        os.killpg(process.pid, signum)
         output, errors = process.communicate(timeout=90)
     assert (read >= 20, process.returncode) == (True, 0), output + errors
     for word in ("Exception", "Traceback", "\tat ", "WARN", "ERROR"):

@@ -41,6 +41,7 @@ def test_invalid_statement_is_reported_with_its_position(file: Path) -> None:
 
 def test_missing_file_and_file_without_query_are_rejected(file: Path) -> None:
     assert "does not exist" in UNREACHABLE.error("sql", str(file))[1]
+    assert "`penstock db psql -- -c 'SELECT 1'`" in UNREACHABLE.error("sql", "SELECT 1")[1]
     file.write_text("CREATE QUEUE q;")
     assert "app.sql has no query" in UNREACHABLE.error("sql", str(file))[1]
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -55,6 +56,11 @@ def sql(
     from penstock.stream.definition import Definition
     from penstock.stream.statements.parser import parse_application
 
+    if any(character.isspace() for character in str(file)) and not file.exists():
+        raise typer.BadParameter(
+            f"{str(file)!r} does not exist: the argument is a file of statements. To run a statement on the database, "
+            f"use `penstock db psql -- -c {quote(str(file))}`"
+        )
     if not file.is_file():
         raise typer.BadParameter(f"{str(file)!r} {'is not a file' if file.exists() else 'does not exist'}")
     try:
