@@ -161,3 +161,12 @@ def check_fits(page: Page) -> None:
         ".map((each) => each.outerHTML.slice(0, 120))"
     )
     assert not wide, "\n".join(wide)
+
+
+def check_table_fits_a_phone(page: Page, label: str) -> None:
+    """Fail if a table scrolls sideways on a phone."""
+    set_variant(page, VARIANTS[-1])
+    table = page.locator(f".ps-scroll[aria-label='{label}']")
+    expect(table.get_by_role("cell").first).to_be_visible()
+    widths = table.evaluate("(table) => [table.scrollWidth, table.clientWidth]")
+    assert widths[0] <= widths[1], f"{label} is {widths[0]} px wide, and {widths[1]} px are visible"

@@ -11,11 +11,12 @@ from penstock.engine.alerts.store import RuleInfo, RuleStore
 from penstock.log.log import Log
 from penstock.log.write.batch import Batch
 from penstock.stream.rules import rule, zscore
-from tests.console.browser import DESKTOP, VARIANTS, Variant, check_pages
+from tests.console.browser import DESKTOP, VARIANTS, Variant, check_pages, check_table_fits_a_phone
 from tests.console.conftest import run_with_log
 from tests.console.console_process import ConsoleProcess
 
 QUEUE = "views-1m"
+MESSAGE = "shop.example: views is 1234.5 again, where 100.6 is expected"
 BEGIN = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 
 
@@ -32,6 +33,9 @@ def results(console: ConsoleProcess) -> None:
                 for n, value in enumerate(values)
             ]
             await log.push([Batch(QUEUE, [{"key": key, "data": each} for each in windows])])
+        await log.configure("alerts")
+        alert = {"rule": "surge", "key": "shop.example", "state": "cleared", "message": MESSAGE, "value": 1234.5}
+        await log.push([Batch("alerts", [{"key": "shop.example", "data": alert}])])
         await RuleStore(log).save(rule("surge", on=QUEUE, value="views", when=zscore(3, over=5)))
 
     run_with_log(console.database_url, make)
@@ -85,6 +89,12 @@ def test_a_rule_is_tried_created_silenced_and_deleted(page: Page, console: Conso
     page.get_by_role("dialog").get_by_role("button", name="Delete").click()
     expect(page.get_by_role("link", name="New rule")).to_be_visible()
     assert sorted(_rules(console)) == ["surge"]
+
+
+def test_recent_alerts_show_their_message_and_fit_a_phone(page: Page) -> None:
+    page.goto("/alerts")
+    expect(page.get_by_role("cell", name=MESSAGE)).to_be_visible()
+    check_table_fits_a_phone(page, "Recent alerts")
 
 
 @pytest.mark.parametrize("variant", [DESKTOP, VARIANTS[-1]], ids=lambda variant: variant.name)

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 from penstock import Stream, agg
 from penstock.log.log import Log
 from penstock.log.write.batch import Batch
-from tests.console.browser import VARIANTS, check_all_variants, open_page, tile_number
+from tests.console.browser import VARIANTS, check_all_variants, check_table_fits_a_phone, open_page, tile_number
 from tests.console.conftest import run_with_log
 from tests.console.console_process import ConsoleProcess
 from tests.console.scripted_query import ScriptedQuery
@@ -160,6 +160,7 @@ def test_key_opens_its_chart_windows_and_events(page: Page, console: ConsoleProc
     expect(events.get_by_text('{"ms":7}')).to_be_visible()
     expect(events.get_by_text('{"ms":8}')).to_have_count(0)
     check_all_variants(page)
+    check_table_fits_a_phone(page, f"Windows of {TOP}")
 
 
 #: The words of an element that are broken over several lines.

@@ -12,7 +12,7 @@ from penstock import Stream, agg
 from penstock.engine.registry import Registry
 from penstock.log.log import Log
 from penstock.log.write.batch import Batch
-from tests.console.browser import check_all_variants
+from tests.console.browser import check_all_variants, check_table_fits_a_phone
 from tests.console.conftest import run_with_log
 from tests.console.console_process import ConsoleProcess
 from tests.console.scripted_query import ScriptedQuery
@@ -98,6 +98,7 @@ def test_cycles_show_phases_and_errors(page: Page) -> None:
     rows = page.get_by_role("table", name="Cycles").get_by_role("row")
     expect(rows.nth(1)).to_contain_text("committed")
     expect(rows.nth(2)).to_contain_text("failed")
+    check_table_fits_a_phone(page, "Cycles")
 
 
 def test_query_is_paused_and_resumed(page: Page, console: ConsoleProcess) -> None:

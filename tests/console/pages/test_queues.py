@@ -16,6 +16,7 @@ from penstock import Stream
 from penstock.engine import commands
 from penstock.engine.registry import Registry
 from penstock.log.log import Log
+from penstock.log.write.batch import Batch
 from penstock.sinks import Sinks, Webhook
 from tests.console.browser import (
     DESKTOP,
@@ -150,6 +151,17 @@ def test_group_of_a_failed_query_that_holds_pushes_back_is_named(
     run_with_log(console.database_url, lambda log: commands.stop(log.database, "held"))
     expect(page.get_by_role("row", name="held")).to_contain_text("stopped")
     expect(page.get_by_text("Pushes wait")).not_to_be_visible()
+
+
+def test_a_full_queue_that_no_group_reads_is_named(page: Page, console: ConsoleProcess) -> None:
+    async def fill(log: Log) -> None:
+        await log.configure("unread", {"max_unread_events": 2})
+        await log.push([Batch("unread", [{"data": 1}, {"data": 2}])])
+
+    run_with_log(console.database_url, fill)
+    page.goto("/queues?queue=unread")
+    full = "The queue is full: no group reads it, it holds 2 events and 2 are allowed"
+    expect(page.get_by_text(full)).to_be_visible()
 
 
 def test_queue_option_is_changed_and_reset(page: Page, console: ConsoleProcess, queue: str) -> None:

@@ -26,6 +26,8 @@ _POLL_SECONDS = 2.0
 _SHOWN_WINDOWS = 50
 #: Largest number of columns that have a chart.
 _MAX_CHARTS = 6
+#: Columns of values that a phone shows. The tiles show the newest values of all.
+_PHONE_COLUMNS = 3
 _SEARCH_TIMEOUT_SECONDS = 8.0
 
 
@@ -97,12 +99,16 @@ def _columns(view: View, columns: Sequence[WindowColumn]) -> list[TableColumn[Ke
     def state(row: KeyWindow) -> TableCell:
         if row.is_open:
             return TableCell("open", tone="info")
-        return TableCell("closed" if not row.revision else f"closed, corrected {row.revision} times", tone="idle")
+        corrected = f", corrected {formatting.counted(row.revision, 'time')}" if row.revision else ""
+        return TableCell(f"closed{corrected}", tone="idle")
 
     return [
         TableColumn("Window", window),
-        *(_value_column(view, column) for column in columns),
-        TableColumn("State", state),
+        *(
+            _value_column(view, column, "" if index < _PHONE_COLUMNS else "ps-desktop")
+            for index, column in enumerate(columns)
+        ),
+        TableColumn("State", state, classes="ps-desktop"),
         TableColumn(
             "Updated",
             lambda row: TableCell(times.ago(row.updated_at), classes="ps-muted"),
@@ -112,14 +118,14 @@ def _columns(view: View, columns: Sequence[WindowColumn]) -> list[TableColumn[Ke
     ]
 
 
-def _value_column(view: View, column: WindowColumn) -> TableColumn[KeyWindow]:
+def _value_column(view: View, column: WindowColumn, classes: str) -> TableColumn[KeyWindow]:
     def cell(row: KeyWindow) -> str:
         value = row.values[column.name]
         if not column.is_number or value is None:
             return view.times.value(value)
         return formatting.full_number(value)
 
-    return TableColumn(column.name, cell, column.is_number)
+    return TableColumn(column.name, cell, column.is_number, classes)
 
 
 async def _build_events(view: View, query: WindowedQuery, key: str) -> None:

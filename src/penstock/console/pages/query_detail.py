@@ -180,13 +180,13 @@ def _cycle_columns(times: TimeFormatter) -> list[TableColumn[CycleRecord]]:
     return [
         number_column("Cycle", lambda cycle: formatting.number(cycle.cycle)),
         TableColumn("State", lambda cycle: TableCell(cycle.state, tone=_CYCLE_TONES.get(cycle.state, "info"))),
-        TableColumn("Committed", lambda cycle: times.clock(cycle.committed_at)),
+        TableColumn("Committed", lambda cycle: times.clock(cycle.committed_at), classes="ps-desktop"),
         number_column("Duration", lambda cycle: formatting.duration(cycle.seconds)),
-        number_column("Freshness", lambda cycle: formatting.duration(cycle.freshness_seconds)),
+        number_column("Freshness", lambda cycle: formatting.duration(cycle.freshness_seconds), classes="ps-desktop"),
         number_column("Events", lambda cycle: formatting.number(cycle.events_in)),
-        number_column("Windows closed", lambda cycle: formatting.number(cycle.windows)),
-        number_column("Late", lambda cycle: formatting.number(cycle.late)),
-        number_column("Dead letters", lambda cycle: formatting.number(cycle.dead)),
+        number_column("Windows closed", lambda cycle: formatting.number(cycle.windows), classes="ps-desktop"),
+        number_column("Late", lambda cycle: formatting.number(cycle.late), classes="ps-desktop"),
+        number_column("Dead letters", lambda cycle: formatting.number(cycle.dead), classes="ps-desktop"),
     ]
 
 
