@@ -103,8 +103,9 @@ def test_the_safe_time_waits_for_open_transactions(queen: QueenClient, queen_url
         assert written is not None
         assert safe_time <= written.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         conn.commit()
-    _, entry = changed(queen, queue, since=safe_time)
+    later, entry = changed(queen, queue, since=safe_time)
     assert [partition["name"] for partition in entry["partitions"]] == ["a"]
+    assert later > written.strftime("%Y-%m-%dT%H:%M:%S.%fZ"), "nothing is open any more"
 
 
 def test_the_safe_time_counts_appends_to_a_new_segment(queen: QueenClient, queen_url: str, queue: str) -> None:
