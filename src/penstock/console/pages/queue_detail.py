@@ -68,9 +68,6 @@ async def _build_groups(view: View, info: QueueInfo) -> None:
     size_tile.set(formatting.size(info.size.bytes), "when the page was opened")
     infos: dict[str, GroupInfo] = {}
     holding_area = elements.element("div")
-    with elements.card("Unread events") as unread_card:
-        unread_text = elements.text("", tag="p")
-    unread_card.set_visibility(False)
     largest_lag = 0
     columns: list[TableColumn[GroupSummary]] = [
         TableColumn(
@@ -87,6 +84,9 @@ async def _build_groups(view: View, info: QueueInfo) -> None:
     ]
     with elements.card("Groups", hint="each has its own position") as card:
         table = DataTable("Groups", columns)
+    with elements.card("Unread events") as unread_card:
+        unread_text = elements.text("", tag="p")
+    unread_card.set_visibility(False)
     empty = elements.empty_state(
         "No groups yet",
         "A group is created when a consumer, a query or a sink reads from the queue for the first time.",
