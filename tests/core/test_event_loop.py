@@ -122,3 +122,16 @@ def test_close_with_a_timeout_does_not_wait_for_a_thread_that_hangs(loop: EventL
         assert not loop.close(timeout=0.05)
     finally:
         release.set()
+
+
+def test_a_loop_that_was_not_closed_does_not_keep_the_process_from_exiting() -> None:
+    output = run_python(
+        """
+        from penstock.core.event_loop import EventLoopThread
+
+        loop = EventLoopThread("test loop")
+        loop.itself = loop  # freed by the interpreter's last garbage collection
+        print("done")
+        """
+    )
+    assert output == "done\n"

@@ -8,7 +8,10 @@ and an anyio cancel scope cancels every later ``await`` too, also those that ret
 from __future__ import annotations
 
 import asyncio
+import atexit
+import ctypes
 import threading
+import weakref
 from collections.abc import Coroutine
 from concurrent.futures import Future, wait
 from typing import Any, Generic, TypeVar
@@ -34,6 +37,7 @@ class EventLoopThread:
         self._portal_context = start_blocking_portal(name=name)
         self._portal = self._portal_context.__enter__()
         self._loop, self._thread = self._portal.call(_get_loop_and_thread)
+        _threads.add(self)
 
     @property
     def is_current(self) -> bool:
@@ -99,6 +103,17 @@ class EventLoopThread:
         with self._lock:
             if not self._is_closed:
                 self._loop.call_soon_threadsafe(call.cancel)
+
+
+_threads: weakref.WeakSet[EventLoopThread] = weakref.WeakSet()
+
+
+@atexit.register
+def _keep_portals() -> None:
+    # The interpreter would finalize the portal of a loop that was not closed when the loop's daemon thread is dead, and
+    # wait for that thread forever.
+    for thread in _threads:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(thread._portal_context))
 
 
 class _ScheduledCall(Generic[_T]):
