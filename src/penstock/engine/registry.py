@@ -154,13 +154,22 @@ class Registry:
 
     async def create_tables(self, result: ResultTables) -> None:
         """Create the query's tables and views, if they do not exist."""
-        async with self._log.database.connection() as conn:
-            async with conn.transaction():
-                await self._create_tables(conn, result)
-            # One transaction for each lock on a table, so that none deadlocks with the commits of another driver.
-            for table in result.table_names:
-                async with conn.transaction():
-                    await self._create_lookup_index(conn, table)
+        async with self._log.database.connection() as conn, conn.transaction():
+            await conn.execute(_sql["lock_catalog"])
+            query = await self._find(conn, result.name)
+            if query is None:
+                return
+            if query.has_tables:
+                if query.current_view is None:  # a query of an earlier version
+                    await self._create_current_view(conn, result)
+                return
+            with _invalid_columns():
+                for statement in result.create_statements():
+                    await conn.execute(statement, prepare=False)
+            params = {"query": result.query_id, "result": json.dumps({"part": result.state_part()})}
+            await conn.execute(_sql["set_result"], params)
+            await self._create_current_view(conn, result)
+            await self._replace_state_view(conn)
 
     async def create_join_table(self, state: JoinState) -> None:
         """Create the table of a join's state, if it does not exist."""
@@ -205,30 +214,6 @@ class Registry:
                 f"the views of the queries {name!r} and {row[0]!r} would have one name: penstock_live has a view "
                 "NAME_current for each query NAME; give the stream another query_id"
             )
-
-    async def _create_tables(self, conn: AsyncConnection[Any], result: ResultTables) -> None:
-        await conn.execute(_sql["lock_catalog"])
-        query = await self._find(conn, result.name)
-        if query is None:
-            return
-        if query.has_tables:
-            if query.current_view is None:  # a query of an earlier version
-                await self._create_current_view(conn, result)
-            return
-        with _invalid_columns():
-            for statement in result.create_statements():
-                await conn.execute(statement, prepare=False)
-        params = {"query": result.query_id, "result": json.dumps({"part": result.state_part()})}
-        await conn.execute(_sql["set_result"], params)
-        await self._create_current_view(conn, result)
-        await self._replace_state_view(conn)
-
-    async def _create_lookup_index(self, conn: AsyncConnection[Any], table: str) -> None:
-        """Create the index for lookups of a key, which tables of an earlier version lack."""
-        await conn.execute(_sql["lock_catalog"])
-        row = await (await conn.execute(_sql["lacks_lookup_index"], {"table": table})).fetchone()
-        if row is not None and row[0]:
-            await conn.execute(result_tables.create_lookup_index(table), prepare=False)
 
     async def _create_current_view(self, conn: AsyncConnection[Any], result: ResultTables) -> None:
         """Create the view of current windows, unless its name is too long or that of a query of an earlier version."""

@@ -60,10 +60,6 @@ class ResultTables:
     idle_flush_us: int = 5_000_000
 
     @property
-    def table_names(self) -> tuple[str, str]:
-        return f"state_{self.query_id}", f"history_{self.query_id}"
-
-    @property
     def state_columns(self) -> list[StateColumn]:
         return [state for column in self.columns for state in column.state]
 
@@ -198,11 +194,6 @@ def _argument_lists(pairs: Sequence[str]) -> list[str]:
 
 def _of_row(final: str) -> str:
     return re.sub(r"\{(\w+)\}", r"s.\1", final)
-
-
-def create_lookup_index(table: str) -> str:
-    """A statement that creates the index for lookups of a key in the views."""
-    return fill_placeholders(_tables["index_lookups"], table=table)
 
 
 def all_states_view(parts: Sequence[str]) -> str:

@@ -25,12 +25,6 @@ SELECT id FROM penstock.queries WHERE name = %(name)s
 -- name: set_current_view
 UPDATE penstock.queries SET result = result || jsonb_build_object('current', %(view)s::text) WHERE id = %(query)s
 
--- name: lacks_lookup_index
--- The index of a long history may take longer than the role's limit.
-SELECT to_regclass('penstock.' || %(table)s) IS NOT NULL
-       AND to_regclass('penstock.' || %(table)s || '_lookup') IS NULL,
-       set_config('statement_timeout', '0', true)
-
 -- name: find_client_query
 -- A query of that name that Queen clients compute.
 SELECT id FROM penstock.client_queries WHERE name = %(name)s

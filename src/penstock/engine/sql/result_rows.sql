@@ -1,9 +1,7 @@
 -- name: allow_scans
--- These statements read whole tables, unlike most others. Their plans are made for the parameters: with a key, an index finds
--- its rows.
+-- These statements read whole tables, unlike most others.
 SELECT set_config('enable_seqscan', 'on', true), set_config('enable_bitmapscan', 'on', true),
-       set_config('enable_hashjoin', 'on', true), set_config('plan_cache_mode', 'force_custom_plan', true),
-       set_config('statement_timeout', '60s', true)
+       set_config('enable_hashjoin', 'on', true), set_config('statement_timeout', '60s', true)
 
 -- name: find_views
 SELECT q.result IS NOT NULL AS has_result, q.result ->> 'current' AS current_view

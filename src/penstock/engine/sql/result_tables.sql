@@ -32,10 +32,6 @@ CREATE INDEX history_{id}_closed ON penstock.history_{id} USING brin (closed_at)
 -- name: index_history_keys
 CREATE INDEX IF NOT EXISTS history_{id}_key ON penstock.history_{id} (key, window_end)
 
--- name: index_lookups
--- For lookups of a key in the views, with the expression and the collation of their key. The other indexes have neither.
-CREATE INDEX {table}_lookup ON penstock.{table} ((nullif(key, '') COLLATE "default"))
-
 -- name: check_output
 -- Checks the output expressions when the query is created and not when a window closes.
 SELECT {event} FROM penstock.history_{id} s WHERE false

@@ -1,9 +1,7 @@
 -- name: allow_scans
--- These statements read whole tables, unlike all others. Their plans are made for the parameters: with a key, an index finds
--- its rows.
+-- These statements read whole tables, unlike all others.
 SELECT set_config('enable_seqscan', 'on', true), set_config('enable_bitmapscan', 'on', true),
-       set_config('enable_hashjoin', 'on', true), set_config('plan_cache_mode', 'force_custom_plan', true),
-       set_config('statement_timeout', '20s', true)
+       set_config('enable_hashjoin', 'on', true), set_config('statement_timeout', '20s', true)
 
 -- name: position
 SELECT q.result IS NOT NULL AS has_tables,
@@ -45,6 +43,6 @@ SELECT nullif(h.key, '') FROM penstock.history_{id} h WHERE h.closed_at > %(sinc
 
 -- name: open_of_keys
 SELECT v.key, row_to_json(v)::text FROM penstock_live.{view} v
-WHERE v.key = ANY(%(keys)s::text[]) OR (v.key IS NULL AND '' = ANY(%(keys)s::text[]))
+WHERE coalesce(v.key, '') = ANY(%(keys)s::text[])
 ORDER BY v.window_end, v.key
 LIMIT %(limit)s
