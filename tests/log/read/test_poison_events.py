@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.core.clock import Clock
+from penstock.core.formatting import counted
 from penstock.log.dead_letters.models import DeadLetterFilter
 from penstock.log.event import Event
 from penstock.log.log import Log
@@ -53,7 +54,7 @@ async def test_a_poison_event_becomes_a_dead_letter_at_its_limit(log: Log, clock
     assert await pop(log) == []
     (letter,) = await letters(log)
     assert (letter.data, letter.stage, letter.attempts) == ("poison", "lease", limit)
-    assert f"{limit} times" in letter.error
+    assert f"ended {counted(limit, 'time')} without an answer" in letter.error
     assert "expiry_limit" in letter.error
     assert await lag(log) == 0
 
