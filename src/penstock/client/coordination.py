@@ -5,19 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import random
 import secrets
 import socket
 import time
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import count
 from typing import Any, Self
 
 from msgspec import Raw
 
 from penstock.client.session import ClientSession
 from penstock.core import json
+from penstock.core.backoff import Backoff
 from penstock.core.errors import InvalidRequest, LockNotHeld, PenstockError, short_repr
 from penstock.core.names import check_key, check_name
 from penstock.core.option_checks import check_number
@@ -33,8 +34,7 @@ from penstock.log.coordination.kv import (
 from penstock.log.coordination.locks import LockHolder, Permit, check_lock_name, guard
 from penstock.log.coordination.timers import TimerOperation, TimerResult
 
-_FIRST_RETRY_SECONDS = 0.05
-_MAX_RETRY_SECONDS = 1.0
+_ACQUIRE_BACKOFF = Backoff(0.05, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,8 +249,8 @@ class LockHandle:
         wait = (
             self._wait_seconds if wait_seconds is None else check_number("wait_seconds", wait_seconds, 0, MAX_SECONDS)
         )
-        end, pause = time.monotonic() + wait, _FIRST_RETRY_SECONDS
-        while True:
+        end = time.monotonic() + wait
+        for attempt in count(1):
             # The lock lasts at least as long by the clock of the database, because the request starts later there.
             sent = time.monotonic()
             permit = await self._session.transport.acquire_lock(self.name, self._owner, self._seconds, self._limit)
@@ -261,8 +261,8 @@ class LockHandle:
             left = end - time.monotonic()
             if left <= 0:
                 return False
-            await asyncio.sleep(min(pause * random.uniform(0.5, 1.0), left))  # noqa: S311 - jitter
-            pause = min(pause * 1.5, _MAX_RETRY_SECONDS)
+            await asyncio.sleep(min(_ACQUIRE_BACKOFF.pause(attempt), left))
+        raise AssertionError
 
     async def renew(self) -> bool:
         """Extend the lock by its whole time. Return False if it is lost."""

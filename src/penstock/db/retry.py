@@ -1,4 +1,4 @@
-"""Retry of idempotent operations over lost connections."""
+"""Retry of operations after lost connections, and of transactions that were rolled back."""
 
 from __future__ import annotations
 
@@ -79,3 +79,15 @@ async def run_with_retry(
                 return await operation(conn)
         except CONNECTION_ERRORS as error:
             await retry.pause(error)
+
+
+async def in_transaction(
+    pool: AsyncConnectionPool[Any], operation: Callable[[AsyncConnection[Any]], Awaitable[_T]]
+) -> _T:
+    """Run an operation in a transaction of its own, and again if PostgreSQL rolls it back because of others."""
+    while True:
+        try:
+            async with pool.connection() as conn, conn.transaction():
+                return await operation(conn)
+        except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected):
+            continue

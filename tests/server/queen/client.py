@@ -8,6 +8,19 @@ from typing import Any
 
 import httpx
 
+#: The options that the Python and JavaScript clients send with every create().
+CLIENT_DEFAULTS: dict[str, Any] = {
+    "leaseTime": 300,
+    "retryLimit": 3,
+    "priority": 0,
+    "delayedProcessing": 0,
+    "windowBuffer": 0,
+    "maxSize": 0,
+    "retentionSeconds": 0,
+    "completedRetentionSeconds": 0,
+    "encryptionEnabled": False,
+}
+
 
 @dataclass
 class QueenClient:

@@ -13,21 +13,9 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from tests.server.queen.client import QueenClient, data
+from tests.server.queen.client import CLIENT_DEFAULTS, QueenClient, data
 
 _TRACE = "0198c0de-0000-7000-8000-000000000001"
-#: The options that the JavaScript client sends with every create().
-_JS_OPTIONS = {
-    "leaseTime": 300,
-    "retryLimit": 3,
-    "priority": 0,
-    "delayedProcessing": 0,
-    "windowBuffer": 0,
-    "maxSize": 0,
-    "retentionSeconds": 0,
-    "completedRetentionSeconds": 0,
-    "encryptionEnabled": False,
-}
 _ADDRESS = {"transactionId": "$transaction", "partitionId": "$partition"}
 _JS_ACK = {**_ADDRESS, "error": None, "consumerGroup": "g", "leaseId": "$lease"}
 _QUERY = {"query_id": "$query", "partition_id": "$source"}
@@ -63,8 +51,8 @@ SHAPES = [
         "js: create",
         "POST",
         "/api/v1/configure",
-        {"queue": "$queue", "namespace": None, "task": None, "options": _JS_OPTIONS},
-        {"configured": True, "namespace": "", "options": _JS_OPTIONS},
+        {"queue": "$queue", "namespace": None, "task": None, "options": CLIENT_DEFAULTS},
+        {"configured": True, "namespace": "", "options": CLIENT_DEFAULTS},
     ),
     Shape("go: push of nothing", "POST", "/api/v1/push", {"items": None}, [], 201),
     Shape(

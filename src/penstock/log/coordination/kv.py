@@ -18,6 +18,7 @@ from penstock.core import json
 from penstock.core.clock import Clock
 from penstock.core.errors import InvalidName, InvalidOption, InvalidRequest, PreconditionFailed, short_repr
 from penstock.core.names import check_key, check_name, check_text
+from penstock.db.retry import in_transaction
 from penstock.db.statements import Statements
 from penstock.log.database_errors import translate_errors
 
@@ -128,12 +129,7 @@ class KeyValueStore:
         Raise PreconditionFailed, and change nothing, if a required operation is not applied.
         """
         check_operations(operations)
-        while True:
-            try:
-                async with self.pool.connection() as conn, conn.transaction():
-                    return await self.apply_on(conn, operations)
-            except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected):
-                continue
+        return await in_transaction(self.pool, lambda conn: self.apply_on(conn, operations))
 
     async def apply_on(self, conn: AsyncConnection[Any], operations: Sequence[KvOperation]) -> list[KvResult]:
         """Execute checked operations in the transaction of a connection."""

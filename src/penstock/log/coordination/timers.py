@@ -20,6 +20,7 @@ from penstock.core.encryption import decrypt_text, encrypt_text
 from penstock.core.errors import InvalidRequest, NotFound, PenstockError
 from penstock.core.names import check_key, check_name
 from penstock.core.option_checks import check_number
+from penstock.db.retry import in_transaction
 from penstock.db.statements import Statements
 from penstock.log.catalog import Catalog
 from penstock.log.coordination.kv import MAX_OPERATIONS, MAX_SECONDS, NULL
@@ -135,13 +136,7 @@ class Timers:
     async def apply(self, operations: Sequence[TimerOperation]) -> list[TimerResult]:
         """Schedule and cancel timers in one transaction."""
         await self.check_operations(operations)
-        while True:
-            try:
-                async with self.pool.connection() as conn, conn.transaction():
-                    results = await self.apply_on(conn, operations)
-                break
-            except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected):
-                continue
+        results = await in_transaction(self.pool, lambda conn: self.apply_on(conn, operations))
         self.notifier.wake_local(TOPIC)
         return results
 

@@ -15,7 +15,9 @@ from penstock.server.routing.call import ApiCall
 from penstock.server.routing.endpoint import EndpointGroup
 
 routes = EndpointGroup("Metrics")
-_TEXT = "text/plain; version=1.0.0; charset=utf-8"
+_TEXT_RESPONSE = {
+    "responses": {"200": {"content": {"text/plain; version=1.0.0; charset=utf-8": {"schema": {"type": "string"}}}}}
+}
 
 
 @routes.get(
@@ -24,7 +26,7 @@ _TEXT = "text/plain; version=1.0.0; charset=utf-8"
     Role.READ,
     response=MetricTotals,
     checks_queues=True,
-    openapi={"responses": {"200": {"content": {_TEXT: {"schema": {"type": "string"}}}}}},
+    openapi=_TEXT_RESPONSE,
 )
 async def get_metrics(call: ApiCall) -> Response:
     """Return all metrics: as text for Prometheus, or as JSON if the ``Accept`` header asks for it."""
@@ -36,12 +38,11 @@ async def get_metrics(call: ApiCall) -> Response:
     "Get metrics for Prometheus",
     Role.READ,
     checks_queues=True,
-    openapi={"responses": {"200": {"content": {_TEXT: {"schema": {"type": "string"}}}}}},
+    openapi=_TEXT_RESPONSE,
 )
 async def get_prometheus_metrics(call: ApiCall) -> Response:
     """Return the same metrics at the address of Queen's own server."""
-    body, media_type = render_text(await _visible_metrics(call), call.request.headers.get("accept", ""))
-    return Response(body, headers={"Content-Type": media_type, "Vary": "Accept"})
+    return _text_response(await _visible_metrics(call), call.request.headers.get("accept", ""))
 
 
 async def get_processor_metrics(call: ApiCall) -> Response:
@@ -60,6 +61,10 @@ async def _respond(call: ApiCall, totals: Callable[[MetricsSnapshot], MetricTota
     snapshot = await _visible_metrics(call)
     if "application/json" in accept and "text/plain" not in accept and "openmetrics" not in accept:
         return json_response(totals(snapshot), headers={"Vary": "Accept"})
+    return _text_response(snapshot, accept)
+
+
+def _text_response(snapshot: MetricsSnapshot, accept: str) -> Response:
     body, media_type = render_text(snapshot, accept)
     return Response(body, headers={"Content-Type": media_type, "Vary": "Accept"})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from importlib.metadata import version
 from typing import Any
 
@@ -217,4 +218,4 @@ def _merge(into: dict[str, Any], more: Mapping[str, Any]) -> None:
         elif isinstance(value, list) and isinstance(into.get(name), list):
             into[name] = [*into[name], *value]
         else:
-            into[name] = value
+            into[name] = deepcopy(value)  # the operation is changed later

@@ -7,21 +7,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.server.queen.client import QueenClient, data
+from tests.server.queen.client import CLIENT_DEFAULTS, QueenClient, data
 from tests.server.server_process import run_server, wait_until
-
-#: The options that the Python client sends with every create().
-CLIENT_DEFAULTS: dict[str, Any] = {
-    "leaseTime": 300,
-    "retryLimit": 3,
-    "priority": 0,
-    "delayedProcessing": 0,
-    "windowBuffer": 0,
-    "maxSize": 0,
-    "retentionSeconds": 0,
-    "completedRetentionSeconds": 0,
-    "encryptionEnabled": False,
-}
 
 
 def test_configure_creates_a_queue_with_its_options_and_the_default_partition(queen: QueenClient, queue: str) -> None:
