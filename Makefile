@@ -40,6 +40,7 @@ demo: $(RUN) ## Run the whole product on simulated traffic, in a browser (ARGS="
 
 test: $(DEV) ## Run all tests (ARGS="-k lease" for some)
 	@$(BIN)/python scripts/install_chromium.py
+	@$(BIN)/penstock prepare --quiet || true # 50 JVMs start; a Java without class archives is slower, and works
 	@$(BIN)/pytest -m "not long" $(PARALLEL) $(ARGS)
 
 test-fast: $(DEV) ## Run the tests that need neither a JVM nor a browser, in under two minutes

@@ -67,6 +67,14 @@ async def test_a_push_with_a_lost_response_is_stored_once(q: Penstock, proxy: Pr
     assert sequence_numbers(await q.queue("jobs").batch(10).pop()) == [0, 1, 2]
 
 
+async def test_a_timer_with_a_lost_response_is_scheduled_once(q: Penstock, proxy: Proxy) -> None:
+    proxy.plan.extend([LOSE_RESPONSE, LOSE_RESPONSE])
+
+    result = await q.timer("jobs", "remind").schedule("late", delay_seconds=3600)
+
+    assert result.status == "scheduled", "a second execution would have rescheduled it"
+
+
 async def test_events_of_a_lost_pop_response_are_redelivered_at_once(q: Penstock, proxy: Proxy) -> None:
     await q.queue("jobs").push(numbered_events(3))
     proxy.plan.extend([LOSE_RESPONSE, LOSE_RESPONSE])

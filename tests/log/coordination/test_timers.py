@@ -10,7 +10,7 @@ from msgspec import Raw
 
 from penstock.core import json
 from penstock.core.clock import Clock
-from penstock.core.errors import InvalidEvent, InvalidRequest, NotFound, PenstockError
+from penstock.core.errors import IdempotencyConflict, InvalidEvent, InvalidRequest, NotFound, PenstockError
 from penstock.log.coordination.timers import TimerOperation
 from penstock.log.dead_letters.models import DeadLetterFilter
 from penstock.log.log import Log
@@ -64,6 +64,36 @@ async def test_the_running_log_fires_without_a_call(log: Log) -> None:
     await log.timers.apply([schedule("later", 2, 0.3), schedule("past", 1, -5)])
     request = PopRequest(QUEUE, GROUP, wait_seconds=20, auto_ack=True)
     assert [event.data for event in [*await log.pop(request), *await log.pop(request)]] == [1, 2]
+
+
+async def test_a_repetition_with_the_same_key_schedules_nothing(log: Log, clock: Clock) -> None:
+    await log.configure(QUEUE, {"dedup_window_seconds": 0})
+    operations = [schedule("a", 1, 60), schedule("b", 2, 0, event_id="id-b"), cancel("c")]
+    first = await log.timers.apply(operations, idempotency_key="request-1")
+    clock.advance(61)
+    await fire_all(log)
+    assert await log.timers.apply(operations, idempotency_key="request-1") == first
+    await fire_all(log)
+    assert [result.status for result in first] == ["scheduled", "scheduled", "absent"]
+    assert sorted(await read_all(log)) == [1, 2]
+
+
+async def test_a_key_of_other_timers_is_refused(log: Log) -> None:
+    await log.configure(QUEUE)
+    await log.timers.apply([schedule("a", 1, 60)], idempotency_key="request-1")
+    with pytest.raises(IdempotencyConflict):
+        await log.timers.apply([schedule("a", 2, 60)], idempotency_key="request-1")
+    timer = await log.timers.find(QUEUE, "a")
+    assert timer is not None
+    assert timer.data == "1"
+
+
+async def test_a_refused_request_does_not_use_up_its_key(log: Log) -> None:
+    operations = [schedule("a", 1, 60)]
+    with pytest.raises(NotFound):
+        await log.timers.apply(operations, idempotency_key="request-1")
+    await log.configure(QUEUE)
+    assert (await log.timers.apply(operations, idempotency_key="request-1"))[0].status == "scheduled"
 
 
 async def test_a_timer_that_another_process_has_scheduled_is_fired(log: Log, other_log: Log, clock: Clock) -> None:

@@ -25,7 +25,8 @@ class HttpCoordination:
 
     async def apply_timers(self, operations: Sequence[TimerOperation]) -> list[TimerResult]:
         body = coordination.TimerRequest(with_event_ids(operations))
-        return (await self._http.request("POST", "timers", coordination.TimerResponse, body=body)).results
+        key = str(uuid.uuid4())
+        return (await self._http.request("POST", "timers", coordination.TimerResponse, body=body, key=key)).results
 
     async def acquire_lock(self, name: str, owner: str, seconds: float, limit: int = 1) -> Permit | None:
         body = coordination.AcquireRequest(name, owner, seconds, limit)

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from hashlib import blake2b
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -28,6 +29,7 @@ from penstock.log.database_errors import translate_errors
 from penstock.log.notify import Notifier
 from penstock.log.transaction import Transactions
 from penstock.log.write.batch import Batch
+from penstock.log.write.flush import AppendRequest
 from penstock.log.write.json_events import JsonEvents
 
 _sql = Statements("penstock.log.coordination", "timers.sql")
@@ -133,11 +135,32 @@ class Timers:
     #: Queues whose timers could not be fired, which is logged once.
     _failing: set[int] = field(default_factory=set, init=False)
 
-    async def apply(self, operations: Sequence[TimerOperation]) -> list[TimerResult]:
-        """Schedule and cancel timers in one transaction."""
+    async def apply(
+        self, operations: Sequence[TimerOperation], *, idempotency_key: str | None = None
+    ) -> list[TimerResult]:
+        """Schedule and cancel timers in one transaction.
+
+        A repetition with the same idempotency key returns the results of the first call and changes nothing.
+        """
         await self.check_operations(operations)
-        results = await in_transaction(self.pool, lambda conn: self.apply_on(conn, operations))
+        if idempotency_key is None:
+            results = await in_transaction(self.pool, lambda conn: self.apply_on(conn, operations))
+        else:
+            key = check_name(idempotency_key, "request")
+            results = await in_transaction(self.pool, lambda conn: self._apply_once(conn, operations, key))
         self.notifier.wake_local(TOPIC)
+        return results
+
+    async def _apply_once(
+        self, conn: AsyncConnection[Any], operations: Sequence[TimerOperation], key: str
+    ) -> list[TimerResult]:
+        digest = blake2b(msgspec.msgpack.encode(operations), digest_size=16).digest()
+        keys = self.transactions.idempotency_keys
+        stored = await keys.claim(conn, AppendRequest([], idempotency_key=key, fingerprint=digest))
+        if stored is not None:
+            return msgspec.msgpack.decode(stored, type=list[TimerResult])
+        results = await self.apply_on(conn, operations)
+        await keys.store(conn, {key: msgspec.msgpack.encode(results)})
         return results
 
     async def check_operations(self, operations: Sequence[TimerOperation]) -> None:

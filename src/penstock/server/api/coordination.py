@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from penstock.core.errors import IdempotencyConflict
 from penstock.log.coordination.locks import LockHolder, access_names
 from penstock.protocol import coordination as messages
 from penstock.server.auth.identity import Role
-from penstock.server.ingest.accounting import charge_timers
+from penstock.server.ingest.accounting import account_failure, charge_timers
+from penstock.server.ingest.push import read_idempotency_key
 from penstock.server.routing.call import ApiCall
 from penstock.server.routing.endpoint import EndpointGroup
 
@@ -31,13 +33,18 @@ async def apply_entries(call: ApiCall, body: messages.KvRequest) -> messages.KvR
     "Schedule and cancel events",
     Role.PRODUCE,
     checks_queues=True,
-    problems=("not-found", "invalid-name", "invalid-option", "invalid-event"),
+    problems=("not-found", "idempotency-conflict", "invalid-name", "invalid-option", "invalid-event"),
 )
 async def apply_scheduled_events(call: ApiCall, body: messages.TimerRequest) -> messages.TimerResponse:
     """Execute operations in one transaction. An event is pushed once, in the transaction that deletes its timer."""
     call.require_access({operation.queue for operation in body.operations})
+    idempotency_key = read_idempotency_key(call.request.headers, call.caller)
     charge_timers(call, body.operations)
-    return messages.TimerResponse(await call.log.timers.apply(body.operations))
+    try:
+        results = await call.log.timers.apply(body.operations, idempotency_key=idempotency_key)
+    except IdempotencyConflict as error:
+        raise await account_failure(call, None, error) from None
+    return messages.TimerResponse(results)
 
 
 @routes.post("/v1/locks/acquire", "Acquire a lock", *_ROLES, checks_queues=True)
