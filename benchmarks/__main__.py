@@ -16,7 +16,7 @@ _BENCHMARKS = {
     "console": "the console: ingestion throughput lost to five open browsers",
     "e2e": "end to end: HTTP, Spark, live rows, at a fixed rate",
     "gate": "the gates: drain time against the minimum, accuracy of the rate, throughput without a binding limit",
-    "nexmark": "the Nexmark queries as streaming SQL, compared with DuckDB",
+    "nexmark": "the 23 Nexmark queries, with PyFlink SQL",
     "connector": 'format("penstock") in Spark: reading and writing a queue, compared with files',
     "joins": "a join of two streams with its state in PostgreSQL, compared with Spark's state stores",
     "scaling": "scaling curves: events, keys, queries, key partitions (lanes), executors, groups",

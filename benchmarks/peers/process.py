@@ -32,14 +32,19 @@ class PeerProcess:
         self._tree = psutil.Process(process.pid)
 
     @classmethod
-    async def start(cls, name: str, *arguments: str, log: Path | None = None, **opening: object) -> PeerProcess:
-        """Start it and send the ``open`` request, or raise PeerUnavailable. Its output goes to the log."""
+    async def start(
+        cls, name: str, *arguments: str, module: str | None = None, log: Path | None = None, **opening: object
+    ) -> PeerProcess:
+        """Start it and send the ``open`` request, or raise PeerUnavailable. Its output goes to the log.
+
+        The module, by default that of the peer's name, runs in the environment of that name.
+        """
         python = await asyncio.to_thread(python_for, name)
         with log.open("ab") if log is not None else nullcontext() as errors:
             process = await asyncio.create_subprocess_exec(
                 python,
                 "-m",
-                f"benchmarks.peers.{name}_peer",
+                f"benchmarks.peers.{module or f'{name}_peer'}",
                 *arguments,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,

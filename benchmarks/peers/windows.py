@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import psycopg
 
@@ -52,6 +53,17 @@ def copy_csv(url: str, table: str, rows: Iterable[str]) -> None:
 
 
 def serve(packages: Sequence[str], drain: Callable[[WindowJob], None]) -> None:
+    """Run window jobs until standard input ends."""
+
+    def run(request: dict[str, Any]) -> dict[str, object]:
+        began = time.perf_counter()
+        drain(WindowJob(**request))
+        return {"seconds": time.perf_counter() - began}
+
+    serve_requests(packages, run)
+
+
+def serve_requests(packages: Sequence[str], run: Callable[[dict[str, Any]], dict[str, object]]) -> None:
     """Run jobs until standard input ends."""
     # Responses go to the original standard output. Other output, including that of a JVM, goes to standard error.
     responses = os.fdopen(os.dup(1), "w", buffering=1)
@@ -62,9 +74,7 @@ def serve(packages: Sequence[str], drain: Callable[[WindowJob], None]) -> None:
             if request.pop("do") == "open":
                 response: dict[str, object] = {"versions": {package: version(package) for package in packages}}
             else:
-                began = time.perf_counter()
-                drain(WindowJob(**request))
-                response = {"seconds": time.perf_counter() - began}
+                response = run(request)
         except Exception as error:
             traceback.print_exc()
             message = " ".join(str(error).split())[:_MAX_ERROR_LENGTH]
