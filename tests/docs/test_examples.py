@@ -194,7 +194,9 @@ def cell(value: object) -> str:
 def ends_by_itself(command: Command) -> bool:
     """Return whether a command can run here: it is Penstock's, or a tool's, and does not run until Ctrl-C."""
     return all(
-        words[1] not in _UNTIL_STOPPED if words[0] == "penstock" else words[0] in _TOOLS
+        words[1] not in _UNTIL_STOPPED or {"--available-now", "--check"} & set(words)
+        if words[0] == "penstock"
+        else words[0] in _TOOLS
         for words in command.simple_commands()
     )
 

@@ -54,10 +54,11 @@ class Bench:
         if items:
             self.penstock.queue(queue).push(items)
 
-    def run(self, stream: Any, query: str = "q", **options: Any) -> Query:
+    def run(self, stream: Any, query: str | None = None, **options: Any) -> Query:
         """Let the query read what is there, close every window and stop."""
         given = {"flush": True, **options}
-        made: Query = stream.run(query, settings=self.settings, available_now=True, **given)
+        name = query or getattr(stream.view, "name", None) or "q"
+        made: Query = stream.run(name, settings=self.settings, available_now=True, **given)
         return made
 
     @contextmanager

@@ -307,3 +307,17 @@ def test_sessions_and_late_events_are_those_of_the_builder(bench: Bench) -> None
 
     assert [event["n"] for event in bench.emitted("out")] == [3, 41]
     assert [letter.offset for letter in bench.letters()] == [4]
+
+
+def test_small_cycles_of_a_join_on_an_expression_read_their_own_events(bench: Bench) -> None:
+    """Spark may broadcast the events of such a join, and keeps a broadcast as long as the plan is used."""
+    bench.queue("bids")
+    stream = Stream.sql(
+        "INSERT INTO enriched SELECT b.id, c.name FROM bids b JOIN categories c ON c.id = b.id % 3",
+        categories="SELECT * FROM (VALUES (0, 'a'), (1, 'b'), (2, 'c')) AS c (id, name)",
+    )
+    for start in (0, 10, 20):
+        bench.push([(None, {"id": number}) for number in range(start, start + 10)], "bids")
+    bench.run(stream, "enriched", max_events_per_cycle=5)
+    expected = [(number, "abc"[number % 3]) for number in range(30)]
+    assert sorted((event["id"], event["name"]) for event in bench.emitted("enriched")) == expected

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from penstock.engine.client_queries import ClientQuery
     from penstock.engine.ledger import Activity, CycleRecord
     from penstock.engine.registry import QueryInfo
+    from penstock.engine.views.status import ViewStatus
     from penstock.log.dead_letters.models import DeadLetter, DeadLetterEdit
     from penstock.log.event import Event
     from penstock.log.groups import PartitionPosition
@@ -123,9 +124,14 @@ def query_listing(query: QueryInfo | ClientQuery, groups: Sequence[GroupInfo]) -
 
 
 def query_details(
-    query: QueryInfo, groups: Sequence[GroupInfo], activity: Activity, activity_seconds: float
+    query: QueryInfo,
+    groups: Sequence[GroupInfo],
+    activity: Activity,
+    activity_seconds: float,
+    view: ViewStatus | None = None,
 ) -> dict[str, Any]:
     """Return the document of ``query show``."""
+    has_live_view = activity.has_result or view is not None
     return {
         **query_listing(query, groups),
         "description": query.description,
@@ -134,14 +140,19 @@ def query_details(
         "history_seconds": activity.history_seconds,
         "open_windows": activity.open_windows if activity.has_result else None,
         "watermark": activity.watermark,
-        "live_view": _view("penstock_live", query.name) if activity.has_result else None,
+        "live_view": _view("penstock_live", query.name) if has_live_view else None,
         "history_view": _view("penstock_history", query.name) if activity.has_result else None,
         "lately": {
             "seconds": activity_seconds,
             **{name: getattr(activity, name) for name in ("cycles", "failed", "events_in", "windows", "late", "dead")},
         },
         "groups": [dataclasses.asdict(group) for group in groups],
+        "materialized_view": None if view is None else _view_size(view),
     }
+
+
+def _view_size(view: ViewStatus) -> dict[str, Any]:
+    return {**dataclasses.asdict(view), "operators": [operator._asdict() for operator in view.operators]}
 
 
 def _view(schema: str, query: str) -> str:

@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.core import json
-from penstock.core.errors import SparkFailure
+from penstock.core.errors import InvalidRequest, SparkFailure
 from penstock.core.event_loop import EventLoopThread
 from penstock.core.settings import Settings
 from penstock.db.pool import Database
@@ -36,6 +36,10 @@ from penstock.engine.reference_tables import ReferenceTables
 from penstock.engine.result_tables import ResultTables
 from penstock.engine.spark.errors import error_summary, stream_errors
 from penstock.engine.spark.session import new_session, spark_session
+from penstock.engine.views.inputs import prepare_input
+from penstock.engine.views.reader import ViewReader
+from penstock.engine.views.relation import quoted
+from penstock.engine.views.state import StateConfig
 from penstock.engine.worker.json_values import to_json_value
 from penstock.engine.worker.read_config import EMPTY_SCHEMA, EVENT_JSON, ReadConfig
 from penstock.engine.worker.reader import EventReader, decode_events
@@ -45,6 +49,7 @@ from penstock.log.log import Log
 from penstock.stream.definition import Definition
 from penstock.stream.fingerprint import describe
 from penstock.stream.steps import Foreach
+from penstock.stream.views.view import MaterializedView
 
 #: The stack level of the caller of ``Stream.preview``, for warnings.
 _CALLER_LEVEL = 4
@@ -64,6 +69,8 @@ def preview(stream: Definition, settings: Settings, newest: int) -> list[dict[st
         _warn_of_failures(opened.failures)
         if opened.windows is not None:
             return _merge_partials(table, opened.windows, opened.conninfo)
+        if stream.view is not None:
+            return [to_json_value(row) for row in table.to_pylist()]
     rows = table.drop_columns(["__partition", "__offset"]).to_pylist()
     return [to_json_value({"key": row.pop("__output_key"), **_output_fields(row)}) for row in rows]
 
@@ -73,6 +80,8 @@ def _complete(stream: Definition) -> Definition:
 
     The preview of a window that computes nothing is that of its events.
     """
+    if stream.view is not None:
+        return stream
     if stream.windows and not stream.aggregates and stream.fold is None:
         stream = dataclasses.replace(stream, windows=())
     if not stream.windows:
@@ -162,6 +171,9 @@ async def _newest_events(log: Log, stream: Definition, count: int) -> list[Event
 def _compile(stream: Definition, sample: Sequence[Event], conninfo: str, runs: bool) -> _Preview:
     spark = new_session(spark_session())
     failures: Accumulator[list[EventFailure]] = spark.sparkContext.accumulator([], AddingAccumulatorParam([]))
+    if stream.view is not None:
+        base = ReadConfig(conninfo, 0, "preview", EMPTY_SCHEMA, {}, None, 0, (), False, failed_events=failures)
+        return _Preview(_compile_view(stream.view, sample, base, spark, runs), None, conninfo, failures)
     split = split_stream(stream)
     if stream.joined is not None:
         base = ReadConfig(
@@ -206,3 +218,22 @@ def _compile_join(
     reader, references, _ = prepare_join(spark, stream, split, base, samples, {}, [{}, {}])
     frame = reader.sample_frame(spark) if runs else reader.frame(spark, 1)
     return compile_events(split, frame, references)(frame, True)
+
+
+def _compile_view(
+    view: MaterializedView, sample: Sequence[Event], base: ReadConfig, spark: SparkSession, runs: bool
+) -> DataFrame:
+    if view.source_views:
+        raise InvalidRequest(f"a view over {view.source_views[0]!r} has no preview: preview that view instead")
+    frames = {}
+    inputs = []
+    for name, stream in view.inputs.items():
+        config = dataclasses.replace(base, queues=dict(enumerate(stream.sources)))
+        events = [event for event in sample if event.queue in stream.sources]
+        each, _ = prepare_input(spark, config, view, name, events, {}, strict=False)
+        decoded = spark.createDataFrame(decode_events(spark, each.read_config, events)) if runs else None
+        frames[name] = each.frame(spark, 1) if decoded is None else each.apply_steps(decoded)
+        inputs.append(each)
+    reader = ViewReader(view.root, inputs, StateConfig(base.conninfo, 0), 1, with_key_text=False)
+    relation = reader.compile(frames, is_single=True)
+    return relation.frame.select(*map(quoted, relation.columns))

@@ -15,12 +15,14 @@ from penstock.core.errors import Conflict, GroupBusy, InvalidRequest, NotFound, 
 from penstock.db.statements import Statements
 from penstock.engine import result_tables
 from penstock.engine.result_tables import ResultTables
+from penstock.engine.views.drop import drop_view_statements
 from penstock.stream.fingerprint import changes
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
     from penstock.engine.joins.state import JoinState
+    from penstock.engine.views.result_table import ViewTable
     from penstock.log.log import Log
     from penstock.log.queue_info import QueryState
 
@@ -178,6 +180,25 @@ class Registry:
             for statement in state.create_statements():
                 await conn.execute(statement, prepare=False)
 
+    async def create_view_table(self, table: ViewTable) -> None:
+        """Create the table of a view's result, if it does not exist."""
+        async with self._log.database.connection() as conn, conn.transaction():
+            await conn.execute(_sql["lock_catalog"])
+            if await self._find(conn, table.name) is None:
+                return
+            for statement in table.create_statements():
+                await conn.execute(statement, prepare=False)
+            await conn.execute(_sql["set_view"], {"query": table.query_id, "view": json.dumps(table.to_json())})
+
+    async def view_types(self, name: str) -> dict[str, str] | None:
+        """Return the Spark types of a view's columns; None if there is no such view, or it was never prepared."""
+        async with self._log.database.connection() as conn:
+            row = await (await conn.execute(_sql["view"], {"name": name})).fetchone()
+        (view,) = row or (None,)
+        if view is None:
+            return None
+        return {each["name"]: each["spark_type"] for each in view["columns"] if not each["is_hidden"]}
+
     async def delete(self, name: str) -> bool:
         """Delete a query with its state, its history and its consumer groups; False if there is no such query.
 
@@ -196,7 +217,10 @@ class Registry:
             await self._replace_state_view(conn)
             if current_view is not None:
                 await conn.execute(result_tables.drop_current_view(current_view), prepare=False)
-            for statement in result_tables.drop_statements(query_id, name):
+            for statement in (
+                *result_tables.drop_statements(query_id, name),
+                *drop_view_statements(query_id, name),
+            ):
                 await conn.execute(statement, prepare=False)
             await self._log.consumer_groups.delete_of_query(conn, name)
             await conn.execute(_sql["delete"], {"query": query_id})

@@ -97,6 +97,8 @@ class QueryRows(list[dict[str, Any]]):
 class _QueryViews(NamedTuple):
     has_result: bool
     current_view: str | None
+    #: Columns and key of a materialized view; None for other queries.
+    view: dict[str, Any] | None
 
 
 async def read_page(database: Database, request: RowRequest, limit: int = PAGE_ROWS) -> RowPage:
@@ -107,13 +109,17 @@ async def read_page(database: Database, request: RowRequest, limit: int = PAGE_R
     """
     async with database.connection() as conn, conn.transaction():
         await conn.execute(_sql["allow_scans"].encode())
-        schema, view = await _find_view(conn, request)
+        views = await _find_views(conn, request.query)
+        schema, view = _choose_view(views, request)
         columns = await (await conn.execute(_sql["columns"], {"schema": schema, "view": view})).fetchall()
-        statement = fill_placeholders(
-            _sql["rows"],
-            view=quote_identifier(schema, view).as_string(),
-            closed="NOT v.is_open" if request.view == "history" and not request.include_open else "true",
-        )
+        if views.view is None:
+            statement = fill_placeholders(
+                _sql["rows"],
+                view=quote_identifier(schema, view).as_string(),
+                closed="NOT v.is_open" if request.view == "history" and not request.include_open else "true",
+            )
+        else:
+            statement = _view_statement(views.view, request)
         params = {"key": request.key, "since": request.since, "until": request.until, "limit": limit + 1}
         rows = await (await conn.execute(statement.encode(), params)).fetchall()
     return RowPage(
@@ -133,6 +139,11 @@ async def read_rows(fetch: Callable[[RowRequest], Awaitable[RowPage]], request: 
         if not page.more:
             rows += decoded
             return rows
+        if all(column.name != "window_end" for column in page.columns):
+            raise InvalidRequest(
+                f"the view {request.query!r} has more than {len(decoded):,} rows: read those of one key with key=..., "
+                "or query it with SQL"
+            )
         last_end = decoded[-1]["window_end"]
         complete = [row for row in decoded if row["window_end"] != last_end]
         if not complete:
@@ -144,11 +155,37 @@ async def read_rows(fetch: Callable[[RowRequest], Awaitable[RowPage]], request: 
         request = replace(request, since=complete[-1]["window_end"])
 
 
-async def _find_view(conn: Connection, request: RowRequest) -> tuple[str, str]:
-    row = await (await conn.execute(_sql["find_views"], {"query": request.query})).fetchone()
+async def _find_views(conn: Connection, query: str) -> _QueryViews:
+    row = await (await conn.execute(_sql["find_views"], {"query": query})).fetchone()
     if row is None:
-        raise NotFound(f"there is no query {request.query!r}: `penstock query list` lists the queries")
-    views = _QueryViews._make(row)
+        raise NotFound(f"there is no query {query!r}: `penstock query list` lists the queries")
+    return _QueryViews._make(row)
+
+
+def _view_statement(view: dict[str, Any], request: RowRequest) -> str:
+    """The statement that reads the rows of a materialized view, in the order of its key."""
+    hidden = {column["name"] for column in view["columns"] if column["is_hidden"]}
+    key = [name for name in view["key"] if name not in hidden]
+    if request.since is not None or request.until is not None:
+        raise InvalidRequest(
+            f"{request.query!r} is a materialized view, whose rows have no windows: leave out the times"
+        )
+    if request.key is not None and (hidden or len(key) != 1):
+        raise InvalidRequest(f"the key of {request.query!r} is not one column: query the view with SQL")
+    columns = [f"v.{quote_identifier(name).as_string()}" for name in key]
+    return fill_placeholders(
+        _sql["view_rows"],
+        view=quote_identifier("penstock_live", request.query).as_string(),
+        of_key="true" if request.key is None else f"{columns[0]}::text = %(key)s",
+        key=", ".join(columns) or "1",
+    )
+
+
+def _choose_view(views: _QueryViews, request: RowRequest) -> tuple[str, str]:
+    if views.view is not None:
+        if request.view == "history":
+            raise NotFound(f"{request.query!r} is a materialized view, which has no history: read its live rows")
+        return "penstock_live", request.query
     if not views.has_result:
         raise NotFound(f"query {request.query!r} has no rows: it has no windows, or has read no event yet")
     if request.view == "history":

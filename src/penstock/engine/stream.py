@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from penstock.core.errors import InvalidName
+from penstock.core.errors import InvalidName, InvalidRequest
 from penstock.core.names import check_name
 from penstock.core.settings import Settings
 from penstock.engine.options import RunOptions
@@ -41,12 +41,17 @@ class Stream(Definition):
     While it runs, ``SELECT * FROM penstock_live.orders_5s`` shows every open window.
     """
 
-    def start(self, query_id: str, *, settings: Settings | None = None, **options: Any) -> Query:
+    def start(self, query_id: str | None = None, *, settings: Settings | None = None, **options: Any) -> Query:
         """Run the stream in the background, and return the query."""
         return self._query(query_id, settings, options).start()
 
     def run(
-        self, query_id: str, *, settings: Settings | None = None, url: str | None = None, **options: Any
+        self,
+        query_id: str | None = None,
+        *,
+        settings: Settings | None = None,
+        url: str | None = None,
+        **options: Any,
     ) -> Any:  # a Query or, inside an event loop, an awaitable AsyncQuery
         """Run the stream until it is stopped (Ctrl-C, SIGTERM) or, with ``available_now``, has read all events.
 
@@ -55,6 +60,8 @@ class Stream(Definition):
             running = await stream.run(query_id="ota-limiter")
             ...
             await running.stop()
+
+        ``query_id`` may be left out for a view that ``.materialize(name)`` has named.
 
         ``url`` is the PostgreSQL to use instead of the environment's. The URL of a server is ignored: its database is
         taken from the environment.
@@ -83,14 +90,18 @@ class Stream(Definition):
 
         return preview(self, settings or Settings.from_env(), n)
 
-    def _query(self, query_id: str, settings: Settings | None, options: dict[str, Any]) -> Query:
+    def _query(self, query_id: str | None, settings: Settings | None, options: dict[str, Any]) -> Query:
         from penstock.engine.query import Query
 
+        if query_id is None:
+            query_id = None if self.view is None else self.view.name
+        if query_id is None:
+            raise InvalidRequest("name the query: .run('orders_5s'), or .materialize('order_totals') for a view")
         check_name(query_id, "query")
-        if self.windows and len(query_id.encode()) > _MAX_NAME_BYTES:
+        if (self.windows or self.view is not None) and len(query_id.encode()) > _MAX_NAME_BYTES:
             raise InvalidName(
-                f"the id of a query with windows may have up to {_MAX_NAME_BYTES} bytes, because it names views of "
-                f"PostgreSQL; {query_id!r} has {len(query_id.encode())}"
+                f"the id of a query with windows or of a view may have up to {_MAX_NAME_BYTES} bytes, because it names "
+                f"views of PostgreSQL; {query_id!r} has {len(query_id.encode())}"
             )
         for name in _IGNORED_OPTIONS:
             options.pop(name, None)

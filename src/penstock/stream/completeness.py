@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 
 def check_complete(stream: Definition) -> None:
     """Raise InvalidRequest if a part of the stream is missing."""
+    if stream.view is not None:
+        if stream.key is not None:
+            raise InvalidRequest("key_by is the key of an aggregate: add .aggregate({...})")
+        return
     if stream.windows and not stream.aggregates and stream.fold is None:
         raise InvalidRequest("the stream has a window and nothing to compute in it: add .aggregate({...})")
     if stream.fold is not None and any(isinstance(window, SessionWindow) for window in stream.windows):

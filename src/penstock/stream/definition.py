@@ -15,7 +15,7 @@ from penstock.stream.aggregates import Aggregate, check_aggregate
 from penstock.stream.completeness import check_complete, check_joinable, check_no_join
 from penstock.stream.expression import Expression, check_expression, check_not_async, is_python, takes_context
 from penstock.stream.gates import ConcurrencyGate, Gate, check_gate
-from penstock.stream.joins import Join, make_join, parse_within
+from penstock.stream.joins import Join, make_join, parse_join_keys, parse_within
 from penstock.stream.reference_tables import reference_table
 from penstock.stream.sink_binding import SinkBinding, StreamSink
 from penstock.stream.statement_or_step import statement_or_step
@@ -42,6 +42,8 @@ from penstock.stream.validation import (
     parse_types,
     select_list,
 )
+from penstock.stream.views.methods import ViewMethods
+from penstock.stream.views.view import MaterializedView
 from penstock.stream.windows import SessionWindow, Window
 
 
@@ -62,7 +64,7 @@ class Reduce:
 
 
 @dataclass(frozen=True)
-class Definition:
+class Definition(ViewMethods):
     """A stream: the queues it reads, its steps, and the queue it writes to. Each method returns a new one.
 
     ::
@@ -90,6 +92,8 @@ class Definition:
     gates: tuple[Gate, ...] = ()
     #: The join that the events come from.
     joined: Join | None = None
+    #: The operators of a materialized view. The stream then has no other steps, and its sink gets the changes.
+    view: MaterializedView | None = None
     sink: str | None = None
     #: The key in the sink queue; None: the key of the event or of the window.
     sink_key: Expression | None = None
@@ -138,6 +142,9 @@ class Definition:
         if isinstance(expression, Mapping):
             expression = select_list(expression)
         checked = check_expression(expression, "map")
+        if self.view is not None:
+            made: Self = self._view_builder.map_view(self, checked)
+            return made
         check_function_options(checked, returns, retry)
         return self._add(
             Map(self._step_name("map", name), checked, parse_types("returns", returns), parse_retries(retry))
@@ -146,6 +153,9 @@ class Definition:
     def filter(self, condition: Expression, *, name: str | None = None, **retry: Any) -> Self:
         """Pass the events for which a condition holds."""
         checked = check_expression(condition, "filter")
+        if self.view is not None:
+            made: Self = self._view_builder.filter_view(self, checked)
+            return made
         check_function_options(checked, None, retry)
         return self._add(Filter(self._step_name("filter", name), checked, parse_retries(retry)))
 
@@ -234,12 +244,15 @@ class Definition:
         other: Definition,
         *,
         on: str | Sequence[str] | Mapping[str, str],
-        within: str | float | tuple[str | float, str | float],
+        within: str | float | tuple[str | float, str | float] | None = None,
         how: str = "inner",
         event_time: Any = None,
         **rules: Any,
     ) -> Self:
-        """Pair this stream's events with another's. A pair has two fields, ``left`` and ``right``.
+        """Pair this stream's events with another's.
+
+        With ``within``, a pair has two fields, ``left`` and ``right``. Without it, the result is a materialized view
+        with the columns of both, which follows both streams forever.
 
         ::
 
@@ -252,7 +265,7 @@ class Definition:
             within: How far apart the times of a pair may be. Of two values, ``("0 seconds", "1 hour")``, the first is
                 how far the other's event may be before this one's, the second how far after.
             how: ``"left"`` also passes an event of this stream without a pair, with ``right`` null, once none can
-                arrive.
+                arrive. Without ``within`` also ``"right"``, ``"full"``, ``"semi"`` and ``"anti"``.
             event_time: As with windows, for both sides or as a tuple of two.
             rules: ``allowed_lateness_seconds`` (``within`` by default), ``idle_flush_seconds`` and ``late``.
         """
@@ -260,6 +273,11 @@ class Definition:
             raise InvalidRequest(
                 f"join takes another stream, not {short_repr(other)}; a table is for .enrich(table, on=...)"
             )
+        if within is None:
+            if event_time is not None or rules:
+                raise InvalidRequest("event_time and the rules of time belong to a join with within=...")
+            view: Self = self._view_builder.join_view(self, other, parse_join_keys(on), how)
+            return view
         check_joinable(self, other)
         return dataclasses.replace(
             type(self)((*self.sources, *other.sources)),
@@ -277,6 +295,7 @@ class Definition:
             Stream.from_("ota.requests").gate(token_bucket_gate(capacity=200, refill_per_sec=100)).to("ota.approved")
         """
         checked = check_gate(gate)
+        self._refuse_after_view("a gate")
         check_no_join(self, "a gate")
         if self.windows:
             raise InvalidRequest(
@@ -346,14 +365,21 @@ class Definition:
         return self._add_window(windows.calendar_window(every, timezone, anchor_day, anchor_month), rules)
 
     def aggregate(self, aggregates: Mapping[str, Any]) -> Self:
-        """Aggregate the events of each window: ``{"count": agg.count(), "total": "sum(amount)"}``."""
+        """Aggregate the events of each window: ``{"count": agg.count(), "total": "sum(amount)"}``.
+
+        Without a window, the result is a materialized view with one row per key, forever.
+        """
         given: object = aggregates
         if not isinstance(given, Mapping) or not given:
             raise InvalidRequest("aggregate takes a mapping such as {'count': agg.count(), 'total': 'sum(amount)'}")
-        self._check_window("aggregate")
         for name in given:
             check_aggregate_name(name, given)
-        return dataclasses.replace(self, aggregates={name: check_aggregate(name, a) for name, a in given.items()})
+        checked = {name: check_aggregate(name, aggregate) for name, aggregate in given.items()}
+        if not self.windows and not self.gates and self.joined is None:
+            made: Self = self._view_builder.aggregate_view(self, checked)
+            return made
+        self._check_window("aggregate")
+        return dataclasses.replace(self, aggregates=checked)
 
     def reduce(self, function: Callable[[Any, Any], Any], initial: Any) -> Self:
         """Fold the events of each window, in order: ``function(value, event)`` returns the next value, any JSON."""
@@ -371,6 +397,8 @@ class Definition:
 
         .aggregate({"n": "count(*)", "total": "sum(amount)"}).select({"customer": "key", "mean": "total / n"})
         """
+        if self.view is not None:
+            return self.map(fields)
         given: object = fields
         if not self.aggregates or not isinstance(given, Mapping) or not given:
             raise InvalidRequest("select comes after .aggregate({...}) and takes fields such as {'mean': 'total / n'}")
@@ -382,6 +410,8 @@ class Definition:
 
     def having(self, condition: str) -> Self:
         """Show and send only the windows for which a condition holds: SQL over ``key``, the span and the aggregates."""
+        if self.view is not None:
+            return self.filter(condition)
         if not self.aggregates:
             raise InvalidRequest("having comes after .aggregate({...}): .having('n > 10')")
         return dataclasses.replace(self, condition=self._check_window_expression(condition))
@@ -432,8 +462,16 @@ class Definition:
                 f"{what} comes after the gate, and would see events before the gate has admitted them: {place}"
             )
 
+    def _refuse_after_view(self, what: str) -> None:
+        if self.view is not None:
+            raise InvalidRequest(
+                f"{what} comes after a view, whose rows change: put it before, or read the changes of the view, "
+                ".materialize(name, changes=queue), with another stream"
+            )
+
     def _add(self, step: Step) -> Self:
         self._refuse_after_gate(step.name)
+        self._refuse_after_view(step.name)
         if self.joined is not None and runs_in_python(step):
             raise InvalidRequest(
                 f"{step.name} is a function, and the steps after a join are SQL: put it before the join, or into a "
@@ -467,6 +505,7 @@ class Definition:
 
     def _add_window(self, window: Window, options: dict[str, Any]) -> Self:
         self._refuse_after_gate("a window", fits_before=False)
+        self._refuse_after_view("a window")
         check_no_join(self, "a window")
         if self.aggregates or self.fold is not None or self.sink is not None:
             raise InvalidRequest("a window comes before .aggregate(...), .reduce(...) and .to(...): move it there")

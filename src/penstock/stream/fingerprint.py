@@ -20,6 +20,8 @@ from penstock.stream.gates import Gate, format_amount
 from penstock.stream.joins import Join
 from penstock.stream.steps import EnrichCall, Filter, FlatMap, Foreach, Lookup, Map, ReferenceTable, Sql, Step
 from penstock.stream.time_rules import TimeRules
+from penstock.stream.views.describe import describe_operators
+from penstock.stream.views.view import MaterializedView
 from penstock.stream.windows import format_seconds
 
 
@@ -28,6 +30,8 @@ def describe(stream: Definition) -> list[str]:
     lines = [f"from: {', '.join(sorted(stream.sources))}"]
     if stream.joined is not None:
         lines = [*_describe_join(stream.joined), *_describe_lateness(stream.time)]
+    if stream.view is not None:
+        lines = _describe_view(stream.view)
     lines += [f"type {name}: {kind}" for name, kind in sorted(stream.schema.items())]
     lines += [_describe_step(step) for step in stream.steps]
     if stream.key is not None:
@@ -164,6 +168,14 @@ def _describe_join(join: Join) -> list[str]:
         lines += [f"{name} {line}" for line in describe(side)]
         lines += [f"{name} on: {', '.join(on)}", f"{name} {_describe_time(TimeRules(time))[0]}"]
     return lines
+
+
+def _describe_view(view: MaterializedView) -> list[str]:
+    lines = [f"view {line}" for line in describe_operators(view.root)]
+    for name, stream in view.inputs.items():
+        described = [line for line in describe(stream) if line != f"from: {name}"]
+        lines += [f"input {name} {line}" for line in described]
+    return [*lines, *(f"index: {', '.join(columns)}" for columns in view.indexes)]
 
 
 def _describe_aggregate(name: str, aggregate: Aggregate) -> str:

@@ -73,6 +73,12 @@ def _parse_length(given: object) -> int:
     return parse_seconds("within", given if micros is None else micros / 1_000_000, least=-_YEAR_SECONDS)
 
 
+def parse_join_keys(on: object) -> dict[str, str]:
+    """Return the field of the right for each field of the left that is joined on."""
+    left, right = _parse_keys(on)
+    return dict(zip(left, right, strict=True))
+
+
 def _parse_keys(on: object) -> tuple[tuple[str, ...], tuple[str, ...]]:
     pairs = dict(on) if isinstance(on, Mapping) else {name: name for name in parse_join_fields(on)}
     if not pairs:

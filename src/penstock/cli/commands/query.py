@@ -16,11 +16,12 @@ from penstock.cli.completion import query_names
 from penstock.cli.session import CommandSession
 from penstock.cli.times import format_time, parse_time
 from penstock.core.errors import NotFound
-from penstock.core.formatting import counted, duration, number
+from penstock.core.formatting import counted, duration, number, size
 
 if TYPE_CHECKING:
     from penstock.engine.ledger import CycleRecord
     from penstock.engine.registry import QueryInfo
+    from penstock.engine.views.status import ViewStatus
     from penstock.log.log import Log
     from penstock.log.queue_info import GroupInfo
 
@@ -68,14 +69,16 @@ async def list_queries(session: CommandSession) -> None:
 async def show(session: CommandSession, query: QueryName) -> None:
     """Show a query: its state, driver, lag, open windows, steps, and its activity in the last five minutes."""
     from penstock.engine.ledger import read_activity
+    from penstock.engine.views.status import read_view_status
 
     async with session.log() as log:
         info = await _find_query(log, query)
         groups = _groups_of(info, await log.groups())
         activity = await read_activity(log.database, info.id, _ACTIVITY_PERIOD)
+        view = await read_view_status(log.database, info.id)
     if activity is None:
         raise _missing(query)
-    details = json_output.query_details(info, groups, activity, _ACTIVITY_PERIOD.total_seconds())
+    details = json_output.query_details(info, groups, activity, _ACTIVITY_PERIOD.total_seconds(), view)
     if session.out.json:
         session.out.document(details)
         return
@@ -85,8 +88,9 @@ async def show(session: CommandSession, query: QueryName) -> None:
         [
             ("state", details["state"] + suffix),
             *((f"lag in {group.queue}", counted(group.lag, "event")) for group in groups),
-            ("open windows", number(activity.open_windows) if activity.has_result else "–"),
-            *([("view", details["live_view"])] if activity.has_result else []),
+            *([("open windows", number(activity.open_windows))] if activity.has_result else []),
+            *([("view", details["live_view"])] if details["live_view"] else []),
+            *([] if view is None else _view_fields(view)),
             *([("history kept", duration(activity.history_seconds))] if activity.has_result else []),
             *([] if activity.watermark is None else [("watermark", format_time(activity.watermark))]),
             ("last commit", format_time(info.committed_at)),
@@ -105,6 +109,16 @@ async def show(session: CommandSession, query: QueryName) -> None:
             ("dead letters", number(activity.dead)),
         ],
     )
+
+
+def _view_fields(view: ViewStatus) -> list[tuple[str, str]]:
+    """The lines of a materialized view: its key, its rows, and the state of its operators."""
+    state = [f"{counted(each.rows, 'row')}, {size(each.bytes)} ({each.operator})" for each in view.operators]
+    return [
+        ("key", ", ".join(view.key) or "hidden"),
+        ("rows", f"about {number(view.rows)}, {size(view.bytes)}"),
+        ("state of operators", "; ".join(state) or "none"),
+    ]
 
 
 @command(

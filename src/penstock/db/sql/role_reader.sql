@@ -43,7 +43,7 @@ GRANT SELECT ON penstock.state, penstock.lag, penstock.partition_lag, penstock.d
                 penstock.query_totals, penstock.queues, penstock.groups, penstock.vitals TO {reader};
 GRANT SELECT (queue, sink, guarantee, written, batches, retries, busy, dead_letters, lost, running, resting, lag, updated_at)
     ON penstock.sinks TO {reader};
-GRANT SELECT (id, name, result, sink_queue, cycle, driver, lease_until, history_seconds, created_at, is_paused, stopped_at)
+GRANT SELECT (id, name, result, view, sink_queue, cycle, driver, lease_until, history_seconds, created_at, is_paused, stopped_at)
     ON penstock.queries TO {reader};
 GRANT SELECT (query_id, cycle, fence, planned, planned_at, started_at, committed_at, events_in, events_out, windows, late,
               dead, took, error, oldest_at, watermark, dropped) ON penstock.cycles TO {reader};

@@ -62,6 +62,7 @@ def referenced_fields(
         values += [aggregate.argument for aggregate in stream.aggregates.values()]
         if not stream.windows:
             values.append(stream.sink_key)
+        scope.refer_to_fields(split.view_fields)
         for value in values:
             field = bare_column(value) if isinstance(value, str) else None
             if field is None:
@@ -178,7 +179,7 @@ def stored_fields(split: SplitStream, part: int = 0) -> dict[str, int | None]:
         return {}  # a later stage decodes the fields again
     expressions = [*key_expressions(stream), *(() if stream.windows else (stream.sink_key,))]
     expressions += [a.argument for a in stream.aggregates.values() if a.kind in _VALUE_AGGREGATES]
-    names = {name for expression in expressions for name in _expression_fields(expression)}
+    names = {name for expression in expressions for name in _expression_fields(expression)} | {*split.view_fields}
     for step in reversed(parts[part].steps):
         if names:
             names = _input_fields(step, names)

@@ -42,6 +42,8 @@ class SplitStream:
     with_event_json: bool
     #: The paths below each field of the result that the steps after a join read; None if they may read anything.
     read_after_join: Mapping[str, Sequence[list[str]]] | None = dataclasses.field(default_factory=dict)
+    #: The fields of the result that a view reads.
+    view_fields: tuple[str, ...] = ()
 
     @property
     def outputs_event(self) -> bool:
@@ -82,6 +84,30 @@ def split_stream(stream: Definition) -> SplitStream:
     outputs_event = not stream.windows or stream.fold is not None
     stages = group_udf_stages(later, outputs_event)
     return SplitStream(stream, reader_steps, stages, needs_event_json(later, outputs_event))
+
+
+def split_view_input(stream: Definition, fields: Sequence[str]) -> SplitStream:
+    """Split the stream whose events a view reads. The view gets these fields, and no whole events."""
+    reader_steps = tuple(takewhile(runs_in_python, stream.steps))
+    later = stream.steps[len(reader_steps) :]
+    whole_fields: dict[str, list[list[str]]] = {name: [[]] for name in fields}
+    return SplitStream(
+        stream,
+        reader_steps,
+        group_udf_stages(later, False),
+        needs_event_json(later, False),
+        read_after_join=whole_fields,
+        view_fields=tuple(fields),
+    )
+
+
+def shift_stages(split: SplitStream, offset: int) -> SplitStream:
+    """Add an offset to the numbers of the stages, so that the reports of two inputs differ."""
+    steps = [
+        dataclasses.replace(step, number=step.number + offset) if isinstance(step, UdfStage) else step
+        for step in split.spark_steps
+    ]
+    return dataclasses.replace(split, spark_steps=tuple(steps))
 
 
 def _with_value_step(stream: Definition) -> Definition:

@@ -39,6 +39,7 @@ from penstock.engine.cycle.watermarks import Watermarks
 from penstock.engine.plan import CyclePlan
 from penstock.engine.planning import poison_search
 from penstock.engine.planning.poison_search import PoisonSearch
+from penstock.engine.views.changes import change_events
 from penstock.engine.worker.event_time import to_timestamp
 from penstock.engine.worker.reports import TaskReport, decode_reports
 from penstock.log.catalog import MAX_LAYOUT_RETRIES, is_layout_change
@@ -148,6 +149,8 @@ class Committer:
                 await conn.execute(self._target.result_tables.statement("create_staging_table"))
             if self._target.join_state is not None:
                 await self._target.join_state.prepare(conn)
+            if self._target.view_table is not None:
+                await conn.execute(self._target.view_table.create_staging_table())
             self._conn = conn
         return self._conn
 
@@ -174,6 +177,8 @@ class Committer:
                 await stage_partials(conn, target.result_tables, result.partials)
             if target.join_state is not None:
                 await target.join_state.stage(conn, result.join_changes)
+            if target.view_table is not None and result.view_changes is not None:
+                await target.view_table.stage(conn, result.view_changes)
             stopwatch.lap("copy")
             query = await lock_query(conn, target)
             if await self._lock_cycle(conn, result.plan.cycle) is not False:
@@ -188,10 +193,11 @@ class Committer:
             if target.join_state is not None:
                 flushed_us = watermarks.get(ALL_PARTITIONS) if result.is_flush else None
                 await target.join_state.apply(conn, result.join_changes, query.closed_us, flushed_us)
+            view_events = await self._apply_view_changes(conn, result, query)
             stopwatch.lap("merge")
             await store_dead_letters(conn, self._log, target, result, stats)
             stopwatch.lap("dead letters")
-            outputs = [*result.outputs, *window_events]
+            outputs = [*result.outputs, *window_events, *view_events]
             stats.events_out = len(outputs)
             request = await self._append(conn, outputs, alerts)
             stopwatch.lap("append")
@@ -227,6 +233,18 @@ class Committer:
         if target.window_key is not None:
             outputs = [rekey_window(line, target.window_key) for _, line in outputs]
         return outputs, alerts
+
+    async def _apply_view_changes(
+        self, conn: AsyncConnection[Any], result: CycleResult, query: LockedQuery
+    ) -> Sequence[OutputEvent]:
+        """Apply the changes of a view to its table. Returns the events of its changes queue."""
+        table, changes = self._target.view_table, result.view_changes
+        if table is None or changes is None:
+            return []
+        await table.apply(conn, changes, result.job_token, query.now)
+        if self._target.sink is None:
+            return []
+        return change_events(changes, table.columns, result.plan.cycle, query.now)
 
     async def _append(
         self, conn: AsyncConnection[Any], outputs: Sequence[OutputEvent], alerts: _Alerts

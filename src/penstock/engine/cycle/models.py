@@ -18,6 +18,8 @@ from penstock.engine.options import RunOptions
 from penstock.engine.plan import CyclePlan, SourceGroup
 from penstock.engine.registry import Registry
 from penstock.engine.result_tables import ResultTables
+from penstock.engine.views.changes import ViewChanges
+from penstock.engine.views.result_table import ViewTable
 from penstock.engine.worker.reports import EventRef, TaskReport
 from penstock.log.log import Log
 from penstock.stream.definition import Definition
@@ -33,6 +35,8 @@ class SparkResult:
     #: When the job started and ended, on the clock of ``time.perf_counter``.
     start_clock: float
     end_clock: float
+    #: The token of the job, which the state of a view carries.
+    token: str
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,10 @@ class CycleResult:
     join_changes: JoinStateChanges | None = None
     #: An event of the join state that failed.
     expired_event: ExpiredEvent | None = None
+    #: The changes of a view's result; None if nothing was computed.
+    view_changes: ViewChanges | None = None
+    #: The token of the Spark job, whose state of a view becomes current.
+    job_token: str = ""
 
 
 class ComputedCycle(NamedTuple):
@@ -97,6 +105,7 @@ class CommitTarget:
     #: A field or function of a closed window that is the key of its event; None: the window's key.
     window_key: Any = None
     join_state: JoinState | None = None
+    view_table: ViewTable | None = None
 
 
 _T = TypeVar("_T")

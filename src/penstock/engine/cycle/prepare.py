@@ -30,11 +30,16 @@ from penstock.engine.plan import SourceGroup
 from penstock.engine.reference_tables import ReferenceTables
 from penstock.engine.result_tables import ResultTables
 from penstock.engine.spark.errors import stream_errors
+from penstock.engine.views.inputs import changes_schema, has_known_types, prepare_input
+from penstock.engine.views.reader import VIEW_SHARDS, ViewReader, result_columns
+from penstock.engine.views.result_table import ViewTable
+from penstock.engine.views.state import StateConfig
 from penstock.engine.worker.preaggregate import Preaggregation
 from penstock.engine.worker.read_config import EMPTY_SCHEMA, ReadConfig
 from penstock.engine.worker.reader import EventReader
 from penstock.log.event import Event
 from penstock.stream.definition import Definition
+from penstock.stream.views.view import MaterializedView
 from penstock.stream.windows import SessionWindow
 
 #: Spark types by field name.
@@ -52,7 +57,7 @@ class PreparedQuery:
     #: The field types that were stored when the query was prepared.
     types: _FieldTypes | None
     groups: Sequence[SourceGroup]
-    reader: EventReader | JoinReader
+    reader: EventReader | JoinReader | ViewReader
     #: The events of a cycle that one task reads.
     small_frame: DataFrame
     #: The second argument is True if the events are one Spark partition.
@@ -61,6 +66,7 @@ class PreparedQuery:
     result_tables: ResultTables | None
     watermark_scope: WatermarkScope
     join_state: JoinState | None = None
+    view_table: ViewTable | None = None
     preaggregation: Preaggregation | None = None
     #: The Spark plan of small cycles, if it can be run more than once.
     small_job: DataFrame | None = None
@@ -81,6 +87,8 @@ def prepare_query(
         groups = context.run(_subscribe(context))
         if context.stream.joined is not None:
             return _prepare_join(context, stored_types, wait, groups)
+        if context.stream.view is not None:
+            return _prepare_view(context, context.stream.view, stored_types, wait, groups)
         sample, is_strict = _read_sample(context, stored_types, wait)
         with stream_errors(field_names(event.raw for event in sample)):
             return _prepare_stream(context, stored_types, wait, groups, sample, is_strict)
@@ -205,6 +213,87 @@ def _prepare_join(
         WatermarkScope.GLOBAL,
         join_state=reader.state,
     )
+
+
+def _prepare_view(
+    context: QueryContext,
+    view: MaterializedView,
+    stored_types: _FieldTypes | None,
+    wait: Callable[[], bool] | None,
+    groups: Sequence[SourceGroup],
+) -> PreparedQuery:
+    spark, conninfo = context.spark, context.log.database.conninfo
+    view_types = _load_view_types(context, view, wait)
+    changes = {
+        name: dataclasses.replace(view.inputs[name], schema=changes_schema(columns))
+        for name, columns in view_types.items()
+    }
+    view = dataclasses.replace(view, inputs={**view.inputs, **changes})
+    samples, is_strict = _read_view_samples(context, view, stored_types, wait)
+    queues = {source.queue_id: source.queue for source in groups}
+    config = ReadConfig(conninfo, context.id, context.name, EMPTY_SCHEMA, queues, None, 0, (), with_event_json=False)
+    inputs, types = [], _FieldTypes()
+    for name, sample in samples.items():
+        with stream_errors(field_names(event.raw for event in sample)):
+            view_input, inferred = prepare_input(
+                spark, config, view, name, sample, stored_types or {}, strict=is_strict, view_types=view_types.get(name)
+            )
+        inputs.append(view_input)
+        types |= inferred
+    if wait is not None and any(samples.values()):
+        stored_types = _store_types(context, types, stored_types)
+    state = StateConfig(conninfo, context.id, 0)
+    reader = ViewReader(view.root, inputs, state, VIEW_SHARDS, with_key_text=context.stream.sink is not None)
+    relation = reader.compile({each.name: each.frame(spark, 1) for each in inputs}, is_single=True)
+    table = ViewTable(
+        context.id, context.name, result_columns(relation), relation.key, view.indexes, relation.is_append_only
+    )
+    context.run(context.registry.create_view_table(table))
+    return PreparedQuery(
+        stored_types,
+        groups,
+        reader,
+        reader.small_frame(spark),
+        _unchanged,
+        inputs[0].references,
+        None,
+        WatermarkScope.PARTITION,
+        view_table=table,
+    )
+
+
+def _load_view_types(
+    context: QueryContext, view: MaterializedView, wait: Callable[[], bool] | None
+) -> dict[str, _FieldTypes]:
+    """Return the types of the columns of the views that a view reads; wait until those views have been prepared."""
+    found: dict[str, _FieldTypes] = {}
+    for name in view.source_views:
+        while (types := context.run(context.registry.view_types(name))) is None:
+            if wait is None or not wait():
+                raise NoSampleEvents
+        found[name] = types
+    return found
+
+
+def _read_view_samples(
+    context: QueryContext,
+    view: MaterializedView,
+    stored_types: _FieldTypes | None,
+    wait: Callable[[], bool] | None,
+) -> tuple[dict[str, list[Event]], bool]:
+    """Read the newest events of each input; wait for the first one of each if types have to be inferred.
+
+    Also returns whether a field that no event of its sample has is refused, as :func:`_read_sample` does.
+    """
+    is_strict = context.options.strict and stored_types is None
+    while True:
+        samples = {name: context.run(read_newest(context, stream.sources)) for name, stream in view.inputs.items()}
+        is_complete = all(sample or has_known_types(view, name, stored_types or {}) for name, sample in samples.items())
+        if is_complete or (context.options.available_now and any(samples.values())):
+            return samples, is_strict
+        is_strict = False
+        if wait is None or not wait():
+            raise NoSampleEvents
 
 
 def _store_types(context: QueryContext, types: _FieldTypes, stored_types: _FieldTypes | None) -> _FieldTypes:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import time
 from concurrent.futures import Future
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -33,6 +33,8 @@ from penstock.engine.plan import CyclePlan
 from penstock.engine.planning import poison_search
 from penstock.engine.planning.poison_search import PoisonSearch
 from penstock.engine.spark.errors import error_summary
+from penstock.engine.views.changes import group_changes
+from penstock.engine.views.reader import ViewReader
 from penstock.engine.worker.preaggregate import merge_blocks
 from penstock.engine.worker.reader import EventReader
 from penstock.engine.worker.reports import ConflictingReports, EventFailure, PartitionReport, TaskReport
@@ -69,6 +71,7 @@ class CycleRunner:
             close_delay_us(stream.windows, stream.time),
             stream.sink_key if stream.windows else None,
             prepared.join_state,
+            prepared.view_table,
         )
         functions = (stream.sink_key, *(gate.cost.expression for gate in stream.gates))
         self._has_internal_fields = any(is_python(function) for function in functions)
@@ -83,7 +86,7 @@ class CycleRunner:
         started_at, start_clock = datetime.now(UTC), time.perf_counter()
         if tag is not None:
             self._context.spark.sparkContext.addJobTag(tag)
-        self._label_jobs(plan)
+        token = self._label_jobs(plan)
         try:
             job = self._build_job(plan)
         except Exception as error:
@@ -91,7 +94,7 @@ class CycleRunner:
         table = job.toArrow()
         if self._prepared.preaggregation is not None:
             table = merge_blocks(self._prepared.preaggregation, table)
-        return SparkResult(_sort_events(table), started_at, start_clock, time.perf_counter())
+        return SparkResult(_sort_events(table), started_at, start_clock, time.perf_counter(), token)
 
     def cancel_jobs(self, tag: str) -> None:
         self._context.spark.sparkContext.cancelJobsWithTag(tag)
@@ -101,11 +104,12 @@ class CycleRunner:
         started_at, turn = datetime.now(UTC), time.perf_counter()
         took: dict[str, float] = {"spark": 0.0}
         table: pa.Table | None = None
+        token = ""
         reports: list[TaskReport] = []
         has_job = bool(plan.partitions) or self._prepared.join_state is not None
         if has_job:
             spark_result = self.run_spark(plan) if prefetched is None else prefetched.result()
-            table, started_at = spark_result.table, spark_result.started_at
+            table, started_at, token = spark_result.table, spark_result.started_at, spark_result.token
             took["spark"] = (spark_result.end_clock - spark_result.start_clock) * 1000
             if spark_result.end_clock < turn:
                 took[COMMIT_BEFORE] = (turn - spark_result.end_clock) * 1000
@@ -115,7 +119,7 @@ class CycleRunner:
         if table is not None and self._computes_keys:
             table, failures = reject_invalid_keys(table)
             reports.append(TaskReport([], failures, {}))
-        result = self._to_result(plan, reports, table, started_at, took)
+        result = replace(self._to_result(plan, reports, table, started_at, took), job_token=token)
         took["prepare"] = (time.perf_counter() - clock) * 1000
         return ComputedCycle(result, table)
 
@@ -177,9 +181,11 @@ class CycleRunner:
 
     # Spark jobs
 
-    def _label_jobs(self, plan: CyclePlan) -> None:
-        description = f"penstock query {self._context.name}, cycle {plan.cycle}"
-        set_cycle_job(self._context.spark, CycleJob(self._fence, plan.cycle), description)
+    def _label_jobs(self, plan: CyclePlan) -> str:
+        """Name the cycle of the next jobs, and return their token."""
+        description, token = f"penstock query {self._context.name}, cycle {plan.cycle}", uuid4().hex
+        set_cycle_job(self._context.spark, CycleJob(self._fence, plan.cycle, token), description)
+        return token
 
     def _build_job(self, plan: CyclePlan) -> DataFrame:
         """Build the Spark plan of a cycle. This reads no events."""
@@ -193,12 +199,12 @@ class CycleRunner:
     def _load_complete_reports(self, plan: CyclePlan) -> list[TaskReport]:
         """Load the reports of a cycle, and check that its tasks have read each planned offset once."""
         reports, reader = self._run(self._committer.load_reports(plan.cycle)), self._prepared.reader
-        if not reports and (plan.partitions or plan.expired_rows):
+        if not reports and (plan.partitions or plan.expired_rows) and not isinstance(reader, ViewReader):
             # Spark skipped the reader because the result is empty, for example after a join with an empty table.
             reports = self._read_only(plan, reader)
-        for join_input in reader.inputs if isinstance(reader, JoinReader) else ():
-            # Spark may also skip one input of a join.
-            config, read = join_input.read_config, _offsets_read(reports)
+        for each in reader.inputs if isinstance(reader, JoinReader | ViewReader) else ():
+            # Spark may also skip one input of a join or a view.
+            config, read = each.read_config, _offsets_read(reports)
             if any(p.queue_id in config.queues and p.partition_id not in read for p in plan.partitions):
                 reports = self._read_only(plan, EventReader(config))
         read = _offsets_read(reports)
@@ -210,7 +216,7 @@ class CycleRunner:
                 )
         return reports
 
-    def _read_only(self, plan: CyclePlan, reader: EventReader | JoinReader) -> list[TaskReport]:
+    def _read_only(self, plan: CyclePlan, reader: EventReader | JoinReader | ViewReader) -> list[TaskReport]:
         """Read the events of a cycle without a computation, and return all reports."""
         self._label_jobs(plan)
         frame = reader.frame(self._context.spark, max(1, len(plan.tasks)))
@@ -225,13 +231,16 @@ class CycleRunner:
         started_at: datetime,
         took: dict[str, float],
     ) -> CycleResult:
-        tables = self._prepared.result_tables
+        tables, view_table = self._prepared.result_tables, self._prepared.view_table
+        if view_table is not None:
+            changes = None if table is None else group_changes(table, view_table.key)
+            return CycleResult(plan, reports, None, [], [], started_at, took, view_changes=changes)
         if tables is None:
             outputs = [] if table is None else table_to_outputs(table, self._has_internal_fields)
             late = [event for report in reports for event in report.late]
             has_changes = self._prepared.join_state is not None and table is not None
-            changes = collect_changes(reports) if has_changes else None
-            return CycleResult(plan, reports, None, late, outputs, started_at, took, join_changes=changes)
+            join_changes = collect_changes(reports) if has_changes else None
+            return CycleResult(plan, reports, None, late, outputs, started_at, took, join_changes=join_changes)
         state_names = [state.name for state in tables.state_columns]
         if table is None:
             return CycleResult(plan, reports, empty_partials(state_names), [], [], started_at, took)
@@ -268,14 +277,28 @@ def build_small_job(prepared: PreparedQuery) -> DataFrame:
         # The reference tables of the inputs may have changed.
         frame = prepared.reader.frame(frame.sparkSession, 1)
     job = prepared.transform(frame, True)
-    # Spark does not shuffle a second time for the same plan, so a plan with a shuffle can be run only once.
-    prepared.small_job = None if _has_shuffle(job) else job
+    prepared.small_job = job if _is_repeatable(job._jdf.queryExecution().executedPlan()) else None
     return job
 
 
-def _has_shuffle(frame: DataFrame) -> bool:
-    plan = str(frame._jdf.queryExecution().executedPlan().toString())
-    return bool(re.search(r"(?<!Broadcast)Exchange\b", plan))
+def _is_repeatable(node: Any) -> bool:
+    """True if Spark computes the events again each time that a plan runs.
+
+    Spark keeps the result of an exchange. A broadcast of a reference table may be kept, one of the events may not.
+    """
+    name = str(node.nodeName())
+    if name == "BroadcastExchange":
+        return not _reads_events(node)
+    return "Exchange" not in name and all(map(_is_repeatable, _children(node)))
+
+
+def _reads_events(node: Any) -> bool:
+    return "MapInArrow" in str(node.nodeName()) or any(map(_reads_events, _children(node)))
+
+
+def _children(node: Any) -> list[Any]:
+    children = node.children()
+    return [children.apply(index) for index in range(children.size())]
 
 
 def _offsets_read(reports: list[TaskReport]) -> dict[int, int]:

@@ -11,6 +11,7 @@ from penstock.core.names import describe_known
 from penstock.engine.compile.schema.unknown_fields import field_names
 from penstock.engine.cycle.prepare import PreparedQuery
 from penstock.engine.joins.reader import JoinReader
+from penstock.engine.views.reader import ViewReader
 from penstock.log.event import Event
 from penstock.stream.definition import Definition
 
@@ -32,7 +33,7 @@ def fields_read(stream: Definition, prepared: PreparedQuery) -> list[FieldsRead]
     Functions at the start of a stream return other fields than those of the events, so nothing is known about these.
     """
     reader = prepared.reader
-    if isinstance(reader, JoinReader):
+    if isinstance(reader, JoinReader | ViewReader):
         inputs = [(each.split.stream, each.read_config) for each in reader.inputs]
     else:
         inputs = [(stream, reader.config)]

@@ -18,14 +18,13 @@ from penstock.engine.compile.schema.field_types import (
     resolve_udf_stages,
 )
 from penstock.engine.compile.spark_columns import column_struct_references
-from penstock.engine.compile.split_stream import SplitStream, split_stream
+from penstock.engine.compile.split_stream import SplitStream, shift_stages, split_stream
 from penstock.engine.joins.inputs import SIDES, JoinInput, input_streams, is_json_type
 from penstock.engine.joins.matcher import JoinMatcher
 from penstock.engine.joins.reader import JoinReader
 from penstock.engine.joins.state import MAX_JOIN_EVENTS, JoinState
 from penstock.engine.reference_tables import ReferenceTables
 from penstock.engine.worker.read_config import ReadConfig
-from penstock.engine.worker.udf.stage import UdfStage
 from penstock.log.event import Event
 from penstock.stream.definition import Definition
 from penstock.stream.expression import is_python
@@ -91,7 +90,7 @@ def prepare_join(
             input_split, empty, references, known_fields, sample, strict=strict
         )
         types.update(stage_types)
-        join_input = JoinInput(side, _shift_stages(input_split, _RIGHT_STAGES * side), config, references, sample)
+        join_input = JoinInput(side, shift_stages(input_split, _RIGHT_STAGES * side), config, references, sample)
         used = _used_fields(references_to_side, join_input)
         outputs = {**join_input.output_types(empty, used, known_outputs, strict=strict), **known_outputs}
         outputs = {
@@ -162,12 +161,3 @@ def _used_fields(references: Sequence[StructReference], join_input: JoinInput) -
         else:
             return None
     return frozenset(used)
-
-
-def _shift_stages(split: SplitStream, offset: int) -> SplitStream:
-    """Add an offset to the numbers of the stages."""
-    steps = [
-        dataclasses.replace(step, number=step.number + offset) if isinstance(step, UdfStage) else step
-        for step in split.spark_steps
-    ]
-    return dataclasses.replace(split, spark_steps=tuple(steps))

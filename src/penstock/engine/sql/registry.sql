@@ -69,6 +69,12 @@ UPDATE penstock.queries SET fields = %(fields)s::jsonb || coalesce(fields, '{}')
 -- name: set_result
 UPDATE penstock.queries SET result = %(result)s WHERE id = %(query)s
 
+-- name: set_view
+UPDATE penstock.queries SET view = %(view)s WHERE id = %(query)s AND view IS NULL
+
+-- name: view
+SELECT view FROM penstock.queries WHERE name = %(name)s
+
 -- name: results
 SELECT result FROM penstock.queries WHERE result IS NOT NULL ORDER BY id
 

@@ -4,7 +4,7 @@ SELECT set_config('enable_seqscan', 'on', true), set_config('enable_bitmapscan',
        set_config('enable_hashjoin', 'on', true), set_config('statement_timeout', '60s', true)
 
 -- name: find_views
-SELECT q.result IS NOT NULL AS has_result, q.result ->> 'current' AS current_view
+SELECT q.result IS NOT NULL AS has_result, q.result ->> 'current' AS current_view, q.view
 FROM penstock.queries q WHERE q.name = %(query)s
 
 -- name: columns
@@ -20,4 +20,10 @@ WHERE {closed} AND (%(key)s::text IS NULL OR v.key = %(key)s)
   AND (%(since)s::timestamptz IS NULL OR v.window_end > %(since)s)
   AND (%(until)s::timestamptz IS NULL OR v.window_end <= %(until)s)
 ORDER BY v.window_end, v.key, v.window_start
+LIMIT %(limit)s
+
+-- name: view_rows
+SELECT row_to_json(v)::text FROM {view} v
+WHERE {of_key}
+ORDER BY {key}
 LIMIT %(limit)s

@@ -35,6 +35,8 @@ class CycleJob:
 
     fence: int
     cycle: int
+    #: A unique text for each run of the job. State that its tasks store carries it until the commit.
+    token: str = ""
 
 
 class CycleTask(NamedTuple):
@@ -47,7 +49,7 @@ def set_cycle_job(spark: SparkSession, job: CycleJob | None, description: str = 
 
     Spark's web UI shows the description.
     """
-    spark.sparkContext.setLocalProperty(_JOB_PROPERTY, "" if job is None else f"{job.fence}/{job.cycle}")
+    spark.sparkContext.setLocalProperty(_JOB_PROPERTY, "" if job is None else f"{job.fence}/{job.cycle}/{job.token}")
     spark.sparkContext.setJobDescription(description)
 
 
@@ -58,8 +60,8 @@ def current_task() -> CycleTask | None:
     job = None if context is None else context.getLocalProperty(_JOB_PROPERTY)
     if context is None or not job:
         return None
-    fence, _, cycle = job.partition("/")
-    return CycleTask(context, CycleJob(int(fence), int(cycle)))
+    fence, cycle, token = job.split("/")
+    return CycleTask(context, CycleJob(int(fence), int(cycle), token))
 
 
 def send_report(config: ReadConfig, job: CycleJob, stage: int, task: int, attempt: int, report: TaskReport) -> None:

@@ -6,6 +6,8 @@ words. The dialects here turn such a word into an identifier where only a name c
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 from sqlglot import Token, TokenType, exp
@@ -84,6 +86,22 @@ class SparkSql(Spark):
         return tokens
 
 
+def _parse_table_function(name: str, parser: Any) -> exp.Anonymous:
+    """Parse the arguments of a table function. A table is written ``TABLE name``."""
+    arguments = parser._parse_csv(lambda: _parse_argument(parser))
+    return exp.Anonymous(this=name, expressions=arguments)
+
+
+def _parse_argument(parser: Any) -> Any:
+    return parser._parse_table_parts() if parser._match(TokenType.TABLE) else parser._parse_lambda()
+
+
+#: Flink's table functions of windows. Streams refuse them, and materialized views take TUMBLE and HOP.
+TABLE_FUNCTIONS: dict[str, Callable[[Any], exp.Anonymous]] = {
+    name: partial(_parse_table_function, name) for name in ("TUMBLE", "HOP", "SESSION", "CUMULATE")
+}
+
+
 class StatementSql(SparkSql):
     """Parses statements, in which sqlglot tells aggregates and date functions from others."""
 
@@ -94,7 +112,8 @@ class StatementSql(SparkSql):
             "PERCENTILE": lambda args: _parse_percentile(args),
         }
         FUNCTION_PARSERS: ClassVar = {
-            name: parse for name, parse in SparkParser.FUNCTION_PARSERS.items() if name != "PERCENTILE"
+            **{name: parse for name, parse in SparkParser.FUNCTION_PARSERS.items() if name != "PERCENTILE"},
+            **TABLE_FUNCTIONS,
         }
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from penstock.stream.definition import Definition
     from penstock.stream.steps import ReferenceTable
+    from penstock.stream.views.view import MaterializedView
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,12 @@ class Application:
     references: dict[str, ReferenceTable] = field(default_factory=dict)
     queries: dict[str, QueryStatement] = field(default_factory=dict)
     sinks: dict[str, SinkStatement] = field(default_factory=dict)
+
+    @property
+    def views(self) -> dict[str, MaterializedView]:
+        """The materialized views by the names of their queries."""
+        views = {name: query.stream.view for name, query in self.queries.items()}
+        return {name: view for name, view in views.items() if view is not None}
 
     def queries_in_order(self) -> list[QueryStatement]:
         """Return the queries, each after those that write a queue it reads. Cycles are in the order of the file."""

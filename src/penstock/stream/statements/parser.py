@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from sqlglot import Token, TokenType, exp
@@ -17,6 +17,7 @@ from penstock.stream.sql.source import SqlSource
 from penstock.stream.statements.application import Application, QueryStatement, QueueStatement, SinkStatement
 from penstock.stream.statements.clauses import check_clauses
 from penstock.stream.statements.cursor import TokenCursor
+from penstock.stream.statements.materialized_view import VIEW_OPTIONS, ViewStatementCompiler
 from penstock.stream.statements.relation import table_name
 from penstock.stream.statements.select import SelectCompiler
 
@@ -30,7 +31,8 @@ _RUN_OPTIONS = ("interval_seconds", "history_retention_seconds", "max_events_per
 _REFERENCE_OPTIONS = ("refresh_seconds", "notify")
 _EXAMPLE = "INSERT INTO totals SELECT ... FROM orders"
 _STATEMENTS = (
-    "a statement is CREATE QUEUE, CREATE REFERENCE, CREATE VIEW, CREATE QUERY, CREATE SINK or INSERT INTO ... SELECT"
+    "a statement is CREATE QUEUE, CREATE REFERENCE, CREATE VIEW, CREATE MATERIALIZED VIEW, CREATE QUERY, CREATE SINK "
+    "or INSERT INTO ... SELECT"
 )
 
 
@@ -65,6 +67,8 @@ class _StatementParser:
         self._source = source
         #: The SELECTs of views by name in lower case.
         self._views: dict[str, exp.Expr] = {}
+        #: Their tokens, which a materialized view parses in its own dialect.
+        self._view_tokens: dict[str, list[Token]] = {}
 
     def parse(self) -> Application:
         for tokens in self._statements():
@@ -92,6 +96,10 @@ class _StatementParser:
                 cursor.expect("replace")
             is_temporary = cursor.take("temporary") or cursor.take("temp")
             what = cursor.word()
+            if what == "materialized" and not is_replacement and not is_temporary:
+                cursor.take(what)
+                cursor.expect("view")
+                return self._create_materialized_view(cursor)
             if what == "view":
                 cursor.take(what)
                 return self._create_view(cursor, is_replacement)
@@ -151,10 +159,31 @@ class _StatementParser:
         """``CREATE [OR REPLACE] VIEW name AS SELECT ...``: a query that replaces its name in later statements."""
         name = cursor.name("a view")
         cursor.expect("as")
-        select = self._source.parse(cursor.rest())
+        tokens = cursor.rest()
+        select = self._source.parse(tokens)
         if not is_replacement:
             self._check_new(cursor, "view", name.lower(), self._views)
         self._views[name.lower()] = select
+        self._view_tokens[name.lower()] = tokens
+
+    def _create_materialized_view(self, cursor: TokenCursor) -> None:
+        """``CREATE MATERIALIZED VIEW name [WITH (option = value, ...)] AS SELECT ...``."""
+        name = cursor.name("a view")
+        options = cursor.options()
+        cursor.expect("as")
+        view_options = {key: options.pop(key) for key in VIEW_OPTIONS if key in options}
+        run_options = self._take_run_options(cursor.start, options, VIEW_OPTIONS)
+        compiler = ViewStatementCompiler(self._source, self.application, self._view_tokens, self._kind)
+        stream = compiler.compile(name, cursor.rest(), view_options)
+        self._add_query(cursor.start, name, stream, run_options)
+
+    def _take_run_options(self, start: int, options: dict[str, Any], others: Sequence[str]) -> dict[str, Any]:
+        """Remove the options of the run from those of a statement. Refuses what is left."""
+        run_options = {key: options.pop(key) for key in _RUN_OPTIONS if key in options}
+        if options:
+            known = ", ".join((*others, *_RUN_OPTIONS))
+            raise self._source.error(start, f"{next(iter(options))!r} is no option of a query; there are {known}")
+        return run_options
 
     def _create_query(self, cursor: TokenCursor) -> None:
         """``CREATE QUERY name [WITH (option = value, ...)] AS [INSERT INTO queue] SELECT ...``."""
@@ -194,10 +223,7 @@ class _StatementParser:
                 "SELECT ..., for live rows alone",
             )
         rules = {key: options.pop(key) for key in _WINDOW_OPTIONS if key in options}
-        run_options = {key: options.pop(key) for key in _RUN_OPTIONS if key in options}
-        if options:
-            known = ", ".join((*_WINDOW_OPTIONS, *_RUN_OPTIONS))
-            raise self._source.error(start, f"{next(iter(options))!r} is no option of a query; there are {known}")
+        run_options = self._take_run_options(start, options, _WINDOW_OPTIONS)
         stream = SelectCompiler(self._source, self.application, self._views, self._kind).compile(select, rules)
         self._add_query(start, name or str(queue), self._with_sink(stream, select, queue), run_options)
 

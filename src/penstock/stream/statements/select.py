@@ -69,6 +69,12 @@ class SelectCompiler:
             others = {key: value for key, value in self.views.items() if key != name.lower()}
             compiler = replace(self, views=others)
             return replace(compiler._compile_subquery(self.views[name.lower()]), alias=alias)
+        if name in self.application.views:
+            raise self.source.error(
+                table,
+                f"{name} is a materialized view, whose rows change: read it with another CREATE MATERIALIZED VIEW, or "
+                "read the queue of its changes, WITH (changes = 'queue')",
+            )
         if name in self.application.references:
             raise self.source.error(
                 table, f"{name} is a reference table and not a stream: read a queue and join it with {name}"

@@ -1,0 +1,87 @@
+"""The changes of a view's result in a cycle, by key: rows that appear, change or disappear."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.core import json
+from penstock.engine.views.reader import KEY_TEXT, ViewColumn
+from penstock.engine.views.state import WEIGHT
+from penstock.engine.worker.json_values import to_json_value
+
+
+@dataclass(frozen=True)
+class ViewChanges:
+    """The tables have the columns of the result. Rows at the same position of ``before`` and ``after`` have one key."""
+
+    inserted: pa.Table
+    before: pa.Table
+    after: pa.Table
+    deleted: pa.Table
+
+    @property
+    def rows_to_store(self) -> pa.Table:
+        return pa.concat_tables([self.inserted, self.after])
+
+    @property
+    def rows_to_delete(self) -> pa.Table:
+        return self.deleted
+
+
+def group_changes(rows: pa.Table, key: Sequence[str]) -> ViewChanges:
+    """Group the changes that Spark computed by key. A key disappears at most once and appears at most once."""
+    is_removed = pc.less(rows.column(WEIGHT), 0)
+    removed, added = rows.filter(is_removed), rows.filter(pc.invert(is_removed))
+    if not removed.num_rows:
+        return ViewChanges(added, removed, removed, removed)
+    ordered = pa.concat_tables([removed, added])
+    positions = pa.array(np.arange(ordered.num_rows))
+    by_key = ordered.select(list(key)).append_column(WEIGHT, positions)
+    grouped = by_key.group_by(list(key), use_threads=False).aggregate([(WEIGHT, "min"), (WEIGHT, "max")])
+    first, last = (grouped.column(f"{WEIGHT}_{name}").to_numpy() for name in ("min", "max"))
+    is_pair, is_old = first != last, first < removed.num_rows
+    return ViewChanges(
+        ordered.take(first[~is_pair & ~is_old]),
+        ordered.take(first[is_pair]),
+        ordered.take(last[is_pair]),
+        ordered.take(first[~is_pair & is_old]),
+    )
+
+
+def change_events(
+    changes: ViewChanges, columns: Sequence[ViewColumn], cycle: int, now: datetime
+) -> list[tuple[str | None, bytes]]:
+    """The events of the changes queue, with their keys: ``{"op": "update", "before": {...}, "after": {...}, ...}``."""
+    common = {"cycle": cycle, "time": now.isoformat()}
+    events: list[tuple[str | None, bytes]] = []
+    for op, before, after in (
+        ("delete", changes.deleted, None),
+        ("update", changes.before, changes.after),
+        ("insert", None, changes.inserted),
+    ):
+        keyed = before if before is not None else after
+        assert keyed is not None  # noqa: S101 - one of the two is there
+        keys = keyed.column(KEY_TEXT).to_pylist()
+        old = _json_rows(before, columns) if before is not None else [None] * len(keys)
+        new = _json_rows(after, columns) if after is not None else [None] * len(keys)
+        for row_key, old_row, new_row in zip(keys, old, new, strict=True):
+            event = {"op": op, "before": old_row, "after": new_row, **common}
+            events.append((row_key or None, json.encode(event)))
+    return events
+
+
+def _json_rows(rows: pa.Table, columns: Sequence[ViewColumn]) -> list[dict[str, Any]]:
+    visible = [column.name for column in columns if not column.is_hidden]
+    texts = [column.name for column in columns if column.pg_type == "jsonb" and not column.is_hidden]
+    values = [to_json_value(row) for row in rows.select(visible).to_pylist()]
+    for row in values:
+        for name in texts:
+            row[name] = None if row[name] is None else json.decode(row[name].encode())
+    return values

@@ -1,0 +1,49 @@
+"""The number and the sum of the distinct values of each group. Only values that a cycle changes are looked up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.engine.views.kernels.arrays import IntArray, mask, values_of
+from penstock.engine.views.operators.accumulators import Accumulator
+from penstock.engine.views.operators.group_items import COUNT, GROUP, GroupItems, groups_of_ids
+from penstock.engine.views.runs import HASH, Merge
+from penstock.engine.views.state import OperatorState
+
+
+@dataclass(frozen=True)
+class DistinctValues:
+    items: GroupItems
+    #: What is computed of the distinct values. Its argument is the value's column.
+    accumulators: tuple[Accumulator, ...]
+    #: True if rows only appear: a value that is there stays.
+    is_append_only: bool
+
+    def deltas(self, rows: pa.Table, group_ids: IntArray, count: int, state: OperatorState) -> list[list[pa.Array]]:
+        """The partial states of the accumulators for each group: the difference that the changes make."""
+        items, keys = self.items, (*self.items.groups, *self.items.columns)
+        changes = items.changes(rows, group_ids)
+        stored, index = state.find_latest(items.part, changes.select([HASH, *keys]), keys)
+        before = np.zeros(changes.num_rows, np.int64)
+        if stored is not None:
+            before = np.where(index >= 0, values_of(stored.column(COUNT))[index], 0)
+        after = before + values_of(changes.column(COUNT))
+        if self.is_append_only:
+            after = np.ones_like(after)
+        position = changes.column_names.index(COUNT)
+        changed = mask(changes.set_column(position, COUNT, pa.array(after)), after != before)
+        state.add(items.part, changed.select([HASH, *keys, COUNT]), Merge(keys, alive=COUNT))
+        step = (after > 0).astype(np.int64) - (before > 0)
+        return self._partial_states(mask(changes, step != 0), step[step != 0], count)
+
+    def _partial_states(self, values: pa.Table, step: IntArray, count: int) -> list[list[pa.Array]]:
+        # Each group gets a row without a value, so that it has a partial state.
+        padding = np.arange(count)
+        nulls = pa.table([pa.nulls(count, field.type) for field in values.schema], schema=values.schema)
+        rows = pa.concat_tables([values, nulls]).combine_chunks()
+        groups, _ = groups_of_ids(np.concatenate([values_of(values.column(GROUP)), padding]))
+        weights = np.concatenate([step, np.ones(count, np.int64)])
+        return [each.from_rows(rows, weights, groups) for each in self.accumulators]

@@ -1,0 +1,100 @@
+"""Computes the changes of a view in a cycle: reads its inputs and applies its operators, in one Spark job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from penstock.engine.compile.key_text import distinguish_empty_key, postgres_type, to_key
+from penstock.engine.views.compile import PlanContext, ViewCompiler
+from penstock.engine.views.inputs import ROW_KEY, ChangesInput, ViewInput
+from penstock.engine.views.relation import HiddenNames, Relation, quoted
+from penstock.engine.views.state import WEIGHT, StateConfig
+from penstock.stream.views.plan import Operator
+
+#: The column of the key's text, which is the key of a change in the changes queue.
+KEY_TEXT = "__key_text"
+#: The number of shards of an operator's state.
+VIEW_SHARDS = 8
+#: The key of a view that has one row.
+ONLY_ROW = "__row"
+
+
+@dataclass(frozen=True)
+class ViewColumn:
+    """A column of a view's result."""
+
+    name: str
+    spark_type: str
+    pg_type: str
+    #: Hidden columns are stored because they identify the row, and are not part of the view.
+    is_hidden: bool = False
+
+
+@dataclass(frozen=True)
+class ViewReader:
+    """The Spark plan of a view's cycles."""
+
+    root: Operator
+    inputs: Sequence[ViewInput]
+    state: StateConfig
+    #: The number of shards of each operator's state. It never changes.
+    shards: int
+    #: True if the changes go to a queue, which needs the text of the keys.
+    with_key_text: bool
+
+    def frame(self, spark: SparkSession, tasks: int) -> DataFrame:
+        """The changes of a cycle whose events are read by so many tasks."""
+        return self._changes({each.name: each.frame(spark, tasks) for each in self.inputs}, is_single=False)
+
+    def small_frame(self, spark: SparkSession) -> DataFrame:
+        """The changes of a small cycle, in one task and without a shuffle."""
+        return self._changes({each.name: each.frame(spark, 1) for each in self.inputs}, is_single=True)
+
+    def compile(self, frames: dict[str, DataFrame], *, is_single: bool) -> Relation:
+        context = PlanContext(self.state, self.shards, is_single, HiddenNames())
+        keys = {each.name: (ROW_KEY,) for each in self.inputs if isinstance(each, ChangesInput)}
+        relation = ViewCompiler(context, frames, keys).compile(self.root)
+        if relation.key:
+            return relation
+        frame = relation.frame.withColumn(ONLY_ROW, F.lit(0).cast("tinyint"))
+        return Relation(frame, relation.columns, (ONLY_ROW,), relation.is_append_only)
+
+    def _changes(self, frames: dict[str, DataFrame], *, is_single: bool) -> DataFrame:
+        relation = self.compile(frames, is_single=is_single)
+        schema = relation.frame.schema
+        columns = []
+        for name in relation.names:
+            kind = schema[name].dataType.simpleString()
+            value = quoted(name)
+            if kind == "binary":
+                value = F.base64(value)
+            elif postgres_type(kind) == "jsonb":
+                value = F.to_json(value, {"ignoreNullFields": "false"})
+            columns.append(value.alias(name))
+        if self.with_key_text:
+            columns.append(_key_text(relation).alias(KEY_TEXT))
+        return relation.frame.select(*columns, WEIGHT)
+
+
+def _key_text(relation: Relation) -> Column:
+    """The key of a row's changes: its only column as text, or a JSON array. The null of a single column is no key."""
+    text = to_key(relation.frame, [quoted(name) for name in relation.key])
+    return distinguish_empty_key(text) if len(relation.key) == 1 else text
+
+
+def result_columns(relation: Relation) -> list[ViewColumn]:
+    """The columns of a view's result, the visible ones first."""
+    types = {field.name: field.dataType.simpleString() for field in relation.frame.schema}
+    return [
+        ViewColumn(
+            name,
+            types[name],
+            "text" if types[name] == "binary" else postgres_type(types[name]),
+            name not in relation.columns,
+        )
+        for name in relation.names
+    ]

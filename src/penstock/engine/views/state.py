@@ -1,0 +1,164 @@
+"""The state of a view's operators in Spark's Python workers.
+
+The state of an operator is a list of runs per shard, as in a log-structured merge tree. PostgreSQL stores a piece of a
+run as one row (``penstock.view_runs``), which costs about 0.1 µs per row of state where a PostgreSQL row each would
+cost 4 to 7 µs. A worker caches runs by their ids. A task asks PostgreSQL for the ids of the current runs and for the
+data of those that it does not have, so a cache is never out of date.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.engine.views.kernels.arrays import IntArray, combine, mask, sorted_unique, take, values_of
+from penstock.engine.views.kernels.grouping import expand_ranges, keep_equal, match_ranges
+from penstock.engine.views.run_store import EmptyStore, PostgresRunStore, RunStore
+from penstock.engine.views.runs import HASH, Merge, Piece, Run, RunKey, merge_runs
+from penstock.engine.worker.task import current_task
+
+SHARD, WEIGHT = "__shard", "__weight"
+
+#: So many runs of a similar size become one. A row is rewritten once for each factor of this that the state grows by.
+_FAN_OUT = 4
+#: Runs with fewer rows count as equally small.
+_SMALL_RUN = 256
+_GROUP_BITS = np.int64(-(2**32))
+_ROW_BITS = np.int64(2**32 - 1)
+
+
+@dataclass(frozen=True)
+class StateConfig:
+    """Where an operator keeps its state. Spark sends it to every worker."""
+
+    conninfo: str
+    #: 0 in a preview, which has no state.
+    query_id: int
+    operator: int = 0
+    shards: int = 1
+
+    def open(self, shards: Sequence[int]) -> OperatorState:
+        task = current_task() if self.query_id else None
+        if task is None:
+            return OperatorState(EmptyStore(), shards, self.shards)
+        return OperatorState(PostgresRunStore(self.conninfo, self.query_id, self.operator, task), shards, self.shards)
+
+
+def row_hashes(groups: IntArray, rows: IntArray) -> IntArray:
+    """The hashes of rows in the state, from the hashes of their groups and their own."""
+    return (groups & _GROUP_BITS) | (rows & _ROW_BITS)
+
+
+def shards_of(hashes: IntArray, shards: int) -> IntArray:
+    """The shard of each hash, as Spark computes it before the exchange."""
+    return (hashes >> 32) % shards
+
+
+class OperatorState:
+    """The state that one task reads and changes: the runs of all shards in its input."""
+
+    def __init__(self, store: RunStore, shards: Sequence[int], shard_count: int) -> None:
+        self._store = store
+        self._shard_count = shard_count
+        self._runs: dict[RunKey, list[Run]] = {}
+        for run in store.load(shards):
+            self._runs.setdefault(run.key, []).append(run)
+
+    def find_latest(self, part: int, wanted: pa.Table, keys: Sequence[str]) -> tuple[pa.Table | None, IntArray]:
+        """The latest row with each wanted hash and key, and its position for each of ``wanted``; -1 if there is none.
+
+        ``wanted`` is in the order of its hashes. The result is None if there is no such row.
+        """
+        hashes = values_of(wanted.column(HASH))
+        matches = self._match(part, hashes, hashes)
+        index = np.full(len(hashes), -1, np.int64)
+        found: list[pa.Table] = []
+        count = 0
+        for piece, positions, numbers in reversed(matches):
+            is_open = index[numbers] < 0
+            numbers, positions = keep_equal(wanted, piece.table(), numbers[is_open], positions[is_open], keys)
+            if len(numbers):
+                found.append(_rows(piece, positions))
+                index[numbers] = np.arange(count, count + len(numbers))
+                count += len(numbers)
+        return (combine(pa.concat_tables(found)) if found else None), index
+
+    def find_all(self, part: int, hashes: IntArray) -> pa.Table | None:
+        """All rows with some hashes, the oldest first. The hashes are sorted."""
+        return self._concat(self._match(part, hashes, hashes))
+
+    def find_groups(self, part: int, hashes: IntArray) -> pa.Table | None:
+        """All rows of some groups, the oldest first. There may be rows of other groups too."""
+        groups = sorted_unique(hashes & _GROUP_BITS)
+        return self._concat(self._match(part, groups, groups | _ROW_BITS))
+
+    def add(self, part: int, rows: pa.Table, merge: Merge) -> None:
+        """Add rows to a part, and merge them with the newest runs where those are small."""
+        if not rows.num_rows:
+            return
+        # All runs of a part have their columns in the same order.
+        rows = rows.select([HASH, *sorted(name for name in rows.column_names if name != HASH)])
+        if self._shard_count == 1:
+            self._add_run(RunKey(part, 0), rows, merge)
+            return
+        shards = shards_of(values_of(rows.column(HASH)), self._shard_count)
+        for shard in np.flatnonzero(np.bincount(shards)).tolist():
+            self._add_run(RunKey(part, shard), mask(rows, shards == shard), merge)
+
+    def flush(self) -> None:
+        """Write the new runs."""
+        self._store.flush()
+
+    def _match(self, part: int, low: IntArray, high: IntArray) -> list[tuple[Piece, IntArray, IntArray]]:
+        """The pieces with hashes in some ranges, the oldest first: positions in the piece and numbers of the ranges."""
+        matches = []
+        for key, runs in self._runs.items():
+            if key.part == part:
+                for piece in (piece for run in runs for piece in run.pieces):
+                    first = int(np.searchsorted(high, piece.hashes[0], "left"))
+                    last = int(np.searchsorted(low, piece.hashes[-1], "right"))
+                    if first < last:
+                        limit = None if high is low else high[first:last]
+                        starts, counts = match_ranges(piece.hashes, low[first:last], limit)
+                        positions, numbers = expand_ranges(starts, counts)
+                        if len(positions):
+                            matches.append((piece, positions, numbers + first))
+        self._store.load_pieces([piece for piece, _, _ in matches])
+        return matches
+
+    def _concat(self, matches: list[tuple[Piece, IntArray, IntArray]]) -> pa.Table | None:
+        if not matches:
+            return None
+        return combine(pa.concat_tables([_rows(piece, positions) for piece, positions, _ in matches]))
+
+    def _add_run(self, key: RunKey, rows: pa.Table, merge: Merge) -> None:
+        runs = self._runs.get(key, [])
+        merged = runs_to_merge([run.count for run in runs], rows.num_rows)
+        replaced = runs[len(runs) - merged :]
+        self._store.load_pieces([piece for run in replaced for piece in run.pieces])
+        pieces = merge_runs(replaced, rows, merge, is_oldest=merged == len(runs))
+        self._store.stage(key, pieces, replaced)
+
+
+def runs_to_merge(counts: Sequence[int], new: int) -> int:
+    """How many of the newest runs are merged with new rows. ``counts`` are the rows of the runs, the oldest first."""
+    size, merged = new, 0
+    while True:
+        limit = _SMALL_RUN
+        while limit <= size:
+            limit *= _FAN_OUT
+        similar = merged
+        while similar < len(counts) and counts[-1 - similar] < limit:
+            similar += 1
+        if similar - merged < _FAN_OUT - 1:
+            return merged
+        size += sum(counts[len(counts) - similar : len(counts) - merged])
+        merged = similar
+
+
+def _rows(piece: Piece, positions: IntArray) -> pa.Table:
+    rows = take(piece.table(), positions)
+    return rows.add_column(0, HASH, pa.array(piece.hashes[positions]))

@@ -1,0 +1,21 @@
+"""Replaces the inputs of an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from penstock.stream.views.plan import Join, Operator, QueueSource, UnionAll, ViewSource
+
+
+def map_inputs(operator: Operator, change: Callable[[Operator], Operator]) -> Operator:
+    """Return an operator whose inputs are changed."""
+    match operator:
+        case QueueSource() | ViewSource():
+            return operator
+        case UnionAll(inputs=inputs):
+            return UnionAll(tuple(map(change, inputs)))
+        case Join(left=left, right=right):
+            return replace(operator, left=change(left), right=change(right))
+        case _:
+            return replace(operator, input=change(operator.input))

@@ -1,0 +1,34 @@
+"""Plans the SELECT of a materialized view, without Spark and without a database."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from penstock.stream.sql.source import SqlSource
+from penstock.stream.views.catalog import ViewCatalog
+from penstock.stream.views.names.inline import inline_names
+from penstock.stream.views.names.qualify import Qualifier
+from penstock.stream.views.optimize.optimizer import optimize
+from penstock.stream.views.plan import Operator
+from penstock.stream.views.select.query import QueryPlanner
+from penstock.stream.views.select.statement import Statement
+from penstock.stream.views.tree import unwrap
+
+
+def plan_select(source: SqlSource, query: exp.Expr, catalog: ViewCatalog) -> Operator:
+    """Return the operators of a query. The root is a Project of the columns of the select list.
+
+    Args:
+        source: The text of the statement, for the positions of errors.
+        query: The tree of the query, parsed with the dialect ViewSql. It is not changed.
+        catalog: The queues, views and named subqueries that the query may read.
+
+    Raises:
+        InvalidSql: The query cannot be kept up to date; the message says what to write instead.
+    """
+    with source.locate_errors(query):
+        inlined = unwrap(inline_names(source, query, catalog.subqueries))
+        qualifier = Qualifier(source, catalog)
+        names = qualifier.qualify(inlined)
+        statement = Statement(source, qualifier.relations, inlined, names)
+        return optimize(QueryPlanner(statement).plan(inlined, names))

@@ -1,0 +1,66 @@
+"""Cycles of an operator without Spark and PostgreSQL: its state is in memory, in the encoding of PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from penstock.engine.views.operators.base import StatefulOperator
+from penstock.engine.views.runs import Piece, Run, RunKey, decode_hashes, decode_rows, encode_piece
+from penstock.engine.views.state import OperatorState
+
+
+@dataclass
+class MemoryRunStore:
+    """The runs of one operator. Staged runs become visible with the commit."""
+
+    runs: dict[str, tuple[RunKey, list[tuple[int, bytes]]]] = field(default_factory=dict)
+    staged: list[tuple[RunKey, list[tuple[int, bytes]], list[str]]] = field(default_factory=list)
+    written_rows: int = 0
+    #: The numbers of the pieces that were loaded.
+    loaded: list[int] = field(default_factory=list)
+
+    def load(self, shards: Sequence[int]) -> list[Run]:
+        loaded = []
+        for run_id, (key, pieces) in self.runs.items():
+            if key.shard in shards:
+                hashes = [decode_hashes(data, rows) for rows, data in pieces]
+                loaded.append(Run(run_id, key, [Piece(h, None, run_id, n) for n, h in enumerate(hashes)]))
+        return loaded
+
+    def load_pieces(self, pieces: Sequence[Piece]) -> None:
+        for piece in pieces:
+            self.loaded.append(piece.number)
+            rows, data = self.runs[piece.run_id][1][piece.number]
+            piece.rows = decode_rows(data[8 * rows :])
+
+    def stage(self, key: RunKey, pieces: list[Piece], replaced: Sequence[Run]) -> None:
+        encoded = [(len(piece.hashes), encode_piece(piece)) for piece in pieces]
+        self.written_rows += sum(rows for rows, _ in encoded)
+        self.staged.append((key, encoded, [run.id for run in replaced]))
+
+    def flush(self) -> None:
+        pass
+
+    def commit(self) -> None:
+        for key, pieces, replaced in self.staged:
+            for run_id in replaced:
+                del self.runs[run_id]
+            if pieces:
+                self.runs[f"run {len(self.runs)} {self.written_rows} {key}"] = (key, pieces)
+        self.staged.clear()
+
+    def run_cycle(self, operator: StatefulOperator, changes: pa.Table) -> pa.Table:
+        """The operator's output for the changes of a cycle, which is committed."""
+        shards = operator.state.shards
+        state = OperatorState(self, range(shards), shards)
+        result = operator.apply(pa.table(changes.columns, names=changes.column_names), state)
+        state.flush()
+        self.commit()
+        return result.select(operator.output_schema.names).cast(operator.output_schema)
+
+    @property
+    def row_count(self) -> int:
+        return sum(rows for _, pieces in self.runs.values() for rows, _ in pieces)

@@ -1,0 +1,176 @@
+"""Materialized views: after every run the result equals what DuckDB answers over all events."""
+
+# ruff: noqa: S608 - SQL of tests
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from penstock.engine.stream import Stream
+from penstock.stream.aggregates import sum as sum_of
+from tests.engine.pipelines import Bench, drivers_lost
+from tests.engine.views.statements import (
+    comparable,
+    expected_rows,
+    make_views,
+    random_order,
+    random_payment,
+    read_rows,
+)
+
+TOTALS = "SELECT customer, count(*) AS orders, sum(amount) AS total FROM orders GROUP BY customer"
+#: Statements that mean the same in DuckDB.
+VIEWS = {
+    "totals": TOTALS,
+    "everything": (
+        "SELECT count(*) AS n, sum(amount) AS total, avg(amount) AS mean, min(amount) AS low, max(amount) AS high, "
+        "count(DISTINCT customer) AS customers, count(*) FILTER (WHERE amount > 2) AS large FROM orders"
+    ),
+    "by_day": (
+        "SELECT date_trunc('day', placed) AS day, customer, sum(amount) AS total FROM orders GROUP BY 1, 2 "
+        "HAVING count(*) > 2"
+    ),
+    "with_payments": (
+        "SELECT o.id, o.customer, p.paid FROM orders o JOIN payments p ON o.id = p.order_id WHERE o.amount > 0"
+    ),
+    "open_orders": (
+        "SELECT o.id, o.amount, p.id AS payment FROM orders o LEFT JOIN payments p ON o.id = p.order_id AND p.paid > 1"
+    ),
+    "all_rows": "SELECT o.id, p.id AS payment FROM orders o FULL JOIN payments p ON o.id = p.order_id",
+    "unpaid": "SELECT id FROM orders o WHERE NOT EXISTS (SELECT 1 FROM payments p WHERE p.order_id = o.id)",
+    "paid_by_customer": (
+        "SELECT o.customer, count(*) AS orders, max(t.paid) AS most FROM orders o "
+        "JOIN (SELECT order_id, sum(paid) AS paid FROM payments GROUP BY order_id) t ON t.order_id = o.id "
+        "GROUP BY o.customer"
+    ),
+    "largest": (
+        "SELECT id, customer, amount FROM orders QUALIFY row_number() OVER (PARTITION BY customer ORDER BY amount DESC "
+        "NULLS LAST, id) <= 2"
+    ),
+    "best_customers": f"SELECT * FROM ({TOTALS}) ORDER BY total DESC NULLS LAST, customer NULLS FIRST LIMIT 2",
+    "customers": "SELECT DISTINCT customer FROM orders",
+    "mean_of_three": (
+        "SELECT id, customer, avg(amount) OVER (PARTITION BY customer ORDER BY id ROWS BETWEEN 2 PRECEDING AND CURRENT "
+        "ROW) AS mean FROM orders"
+    ),
+    "both": "SELECT id, amount AS value FROM orders UNION ALL SELECT id, paid AS value FROM payments",
+}
+
+
+def create_queues(bench: Bench) -> None:
+    bench.queue("orders")
+    bench.queue("payments")
+
+
+def push_random(bench: Bench, chance: random.Random, start: int, count: int) -> None:
+    for queue, make in (("orders", random_order), ("payments", random_payment)):
+        bench.push([(None, make(chance, number)) for number in range(start, start + count)], queue)
+
+
+NEWEST = (
+    "SELECT id, customer, amount FROM orders WHERE amount IS NOT NULL "
+    "QUALIFY row_number() OVER (PARTITION BY customer ORDER BY id DESC) = 1"
+)
+#: The other views run only in the long tests.
+SHORT = ("everything", "open_orders", "paid_by_customer", "largest")
+
+
+@pytest.mark.parametrize("name", [pytest.param(v, marks=[] if v in SHORT else [pytest.mark.long]) for v in VIEWS])
+def test_a_view_equals_duckdb_after_every_run(bench: Bench, name: str) -> None:
+    statement = VIEWS[name]
+    chance = random.Random(name)
+    create_queues(bench)
+    ((stream, _),) = make_views(f"CREATE MATERIALIZED VIEW v AS {statement}").values()
+    for start in range(0, 90, 30):
+        push_random(bench, chance, start, 30)
+        bench.run(stream, "v", max_events_per_cycle=chance.choice([7, 25, 1000]))
+        assert read_rows(bench.url, "v") == expected_rows(bench, statement)
+
+
+def test_a_large_cycle_with_a_shuffle_equals_duckdb(bench: Bench) -> None:
+    chance = random.Random(5)
+    create_queues(bench)
+    statement = VIEWS["paid_by_customer"]
+    ((stream, _),) = make_views(f"CREATE MATERIALIZED VIEW v AS {statement}").values()
+    for start in (0, 12_000):
+        push_random(bench, chance, start, 12_000)
+        bench.run(stream, "v")
+    assert read_rows(bench.url, "v") == expected_rows(bench, statement)
+
+
+def test_views_over_views_survive_lost_drivers(bench: Bench) -> None:
+    chance = random.Random(11)
+    create_queues(bench)
+    views = make_views(
+        f"CREATE MATERIALIZED VIEW totals AS {TOTALS};"
+        "CREATE MATERIALIZED VIEW sizes WITH (changes = 'sizes.changes') AS "
+        "SELECT orders, count(*) AS customers, sum(total) AS total FROM totals GROUP BY orders"
+    )
+    with drivers_lost(chance, 0.5) as lost:
+        for start in range(0, 120, 40):
+            push_random(bench, chance, start, 40)
+            for name, (stream, options) in views.items():
+                bench.run(stream, name, max_events_per_cycle=13, **options)
+    assert lost
+    question = f"SELECT orders, count(*) AS customers, sum(total) AS total FROM ({TOTALS}) GROUP BY orders"
+    assert read_rows(bench.url, "totals") == expected_rows(bench, TOTALS)
+    assert read_rows(bench.url, "sizes") == expected_rows(bench, question)
+    assert replay_changes(bench, "sizes.changes") == read_rows(bench.url, "sizes")
+
+
+def replay_changes(bench: Bench, queue: str) -> Counter[tuple[Any, ...]]:
+    """The rows of a view that follow from its changes alone. Each change must fit the row before it."""
+    rows: dict[str | None, dict[str, Any]] = {}
+    for event in bench.events(queue):
+        change = json.loads(event.raw, parse_float=Decimal)
+        assert rows.get(event.key) == change["before"]
+        assert (
+            change["op"]
+            == {(False, True): "insert", (True, True): "update", (True, False): "delete"}[
+                change["before"] is not None, change["after"] is not None
+            ]
+        )
+        if change["after"] is None:
+            del rows[event.key]
+        else:
+            rows[event.key] = change["after"]
+    return comparable(tuple(row.values()) for row in rows.values())
+
+
+def test_the_methods_of_a_stream_make_views(bench: Bench) -> None:
+    create_queues(bench)
+    chance = random.Random(3)
+    push_random(bench, chance, 0, 60)
+    orders = Stream.from_("orders").filter(lambda order: order["amount"] is not None).map("id, customer, amount")
+    totals = orders.key_by("customer").aggregate({"n": "count(*)", "total": sum_of("amount")})
+    bench.run(totals.materialize("by_customer", indexes=["total"]))
+    question = "SELECT customer, count(*), sum(amount) FROM orders WHERE amount IS NOT NULL GROUP BY customer"
+    assert read_rows(bench.url, "by_customer") == expected_rows(bench, question)
+
+    newest = orders.latest(by="customer", order="id").materialize("newest", changes="newest.changes")
+    assert comparable(tuple(row.values()) for row in newest.preview(1000, settings=bench.settings)) == expected_rows(
+        bench, NEWEST
+    )
+    bench.run(newest)
+    assert read_rows(bench.url, "newest") == expected_rows(bench, NEWEST)
+    push_random(bench, chance, 60, 20)
+    bench.run(newest)
+    assert replay_changes(bench, "newest.changes") == expected_rows(bench, NEWEST)
+    assert Counter(change["op"] for change in bench.emitted("newest.changes"))["delete"] == 0
+    assert len(bench.penstock.live("newest")) == len(read_rows(bench.url, "newest"))
+
+
+def test_a_deleted_view_leaves_nothing(bench: Bench) -> None:
+    create_queues(bench)
+    push_random(bench, random.Random(1), 0, 10)
+    ((stream, _),) = make_views(f"CREATE MATERIALIZED VIEW v AS {TOTALS}").values()
+    bench.run(stream, "v")
+    bench.run(stream, "v", reset=True)
+    assert read_rows(bench.url, "v") == expected_rows(bench, TOTALS)
+    assert bench.ask("SELECT count(DISTINCT query_id) FROM penstock.view_runs") == 1
