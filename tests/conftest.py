@@ -32,8 +32,8 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSeri
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-# A shell without job control ignores Ctrl-C in its background jobs, and nohup ignores a closed terminal. All processes of
-# a test would inherit that.
+# A shell without job control ignores Ctrl-C in its background jobs, and nohup ignores a closed terminal. All processes
+# of a test would inherit that.
 for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, handler)
