@@ -36,6 +36,8 @@ _QUERIES = (
     rf"penstock query (?:cycles|delete|pause|resume|rows|show|stop) {_NAME}",
     rf"penstock gate (?:hold|pause|resume|set|show) {_NAME}",
     rf"CREATE QUERY {_NAME}",
+    rf"CREATE MATERIALIZED VIEW {_NAME}",
+    r'\.materialize\(\s*"([^"]+)"',
     rf"/v1/(?:gates|queries)/{_NAME}",
 )
 

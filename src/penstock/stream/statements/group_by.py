@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 NEEDS_WINDOW = (
     "a stream has no end, so it is grouped by a window of time as well: "
-    "add window(event_time, '5 seconds'), session_window(...) or date_trunc('day', event_time) to GROUP BY"
+    "add window(event_time, '5 seconds'), session_window(...) or date_trunc('day', event_time) to GROUP BY. For a "
+    "result that never ends, write CREATE MATERIALIZED VIEW name AS SELECT ..."
 )
 
 _ONE_GROUPING = "a stream is grouped in one way: write a statement for each"
