@@ -10,10 +10,11 @@ from typing import TypeAlias
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import DataType
 
 from penstock.engine.views.compile_aggregate import compile_aggregate
 from penstock.engine.views.compile_groups import compile_top_n, compile_window_functions
-from penstock.engine.views.compile_join import compile_join, zero_value
+from penstock.engine.views.compile_join import compile_join
 from penstock.engine.views.operators.net_changes import SEQUENCE, NetChanges
 from penstock.engine.views.relation import (
     HiddenNames,
@@ -200,14 +201,14 @@ class ViewCompiler:
     def _compile_union(self, union: UnionAll) -> Relation:
         """The key is the number of the input and the keys of the inputs.
 
-        Keys of the same type share a column. Those that an input does not have are zero.
+        Keys of the same type share a column. Those that an input does not have are null.
         """
         relations = [self._compile_once(source) for source in union.inputs]
         branch = self._context.names.next()
         #: The columns of the key, by type and number among the keys of this type.
         names: dict[tuple[str, int], str] = {}
         own: list[dict[str, str]] = []
-        zeros: dict[str, Column] = {}
+        types: dict[str, DataType] = {}
         for relation in relations:
             seen: dict[str, int] = {}
             own.append({})
@@ -216,7 +217,7 @@ class ViewCompiler:
                 text = kind.simpleString()
                 seen[text] = seen.get(text, 0) + 1
                 hidden = names.setdefault((text, seen[text]), f"{branch}_{len(names)}")
-                zeros[hidden] = zero_value(kind)
+                types[hidden] = kind
                 own[-1][hidden] = name
         frames = []
         for number, relation in enumerate(relations):
@@ -224,7 +225,9 @@ class ViewCompiler:
                 quoted(name).alias(first) for name, first in zip(relation.columns, relations[0].columns, strict=True)
             ]
             keys = [
-                (quoted(own[number][hidden]) if hidden in own[number] else zeros[hidden]).alias(hidden)
+                (quoted(own[number][hidden]) if hidden in own[number] else F.lit(None).cast(types[hidden])).alias(
+                    hidden
+                )
                 for hidden in names.values()
             ]
             frames.append(relation.select([*columns, F.lit(number).alias(branch), *keys]).frame)

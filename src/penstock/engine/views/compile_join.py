@@ -9,16 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    BinaryType,
-    BooleanType,
-    DataType,
-    DateType,
-    NumericType,
-    StringType,
-    TimestampNTZType,
-    TimestampType,
-)
+from pyspark.sql.types import DataType
 
 from penstock.engine.views.operators.base import ROW_HASH
 from penstock.engine.views.operators.join import JoinOperator
@@ -76,7 +67,7 @@ def compile_join(
         return replace(left, frame=frame, is_append_only=False)
     if join.kind is JoinKind.INNER:
         return replace(pairs, frame=frame.drop(UNMATCHED))
-    return _with_hidden_key(frame, pairs, context)
+    return _with_mark(frame, pairs, context)
 
 
 def _compile_conditional_join(
@@ -154,15 +145,11 @@ class _JoinKeys:
         )
 
 
-def _with_hidden_key(frame: DataFrame, pairs: Relation, context: PlanContext) -> Relation:
-    """The result of an outer join. Its key is hidden: the mark, and the keys of both sides with zeros for nulls."""
+def _with_mark(frame: DataFrame, pairs: Relation, context: PlanContext) -> Relation:
+    """The result of an outer join. The mark tells a row without a match from a pair with a row whose key is null."""
     mark = context.names.next()
-    names = {name: context.names.next() for name in pairs.key}
-    hidden = [
-        F.coalesce(quoted(name), zero_value(frame.schema[name].dataType)).alias(alias) for name, alias in names.items()
-    ]
-    frame = frame.select(*map(quoted, pairs.columns), quoted(UNMATCHED).alias(mark), *hidden, quoted(WEIGHT))
-    return Relation(frame, pairs.columns, (mark, *names.values()), is_append_only=False)
+    frame = frame.select(*map(quoted, pairs.names), quoted(UNMATCHED).alias(mark), quoted(WEIGHT))
+    return Relation(frame, pairs.columns, (mark, *pairs.key), is_append_only=False)
 
 
 def _compile_equi_join(
@@ -254,16 +241,3 @@ def _prefixed(side: int, name: str) -> str:
 def _common(column: Column, other: DataType) -> Column:
     """The value in the type that it has in common with the other side's, as Spark would compare them."""
     return F.coalesce(column, F.lit(None).cast(other))
-
-
-def zero_value(kind: DataType) -> Column:
-    """A value of a type that is not null."""
-    if isinstance(kind, StringType):
-        return F.lit("")
-    if isinstance(kind, NumericType | BooleanType):
-        return F.lit(0).cast(kind)
-    if isinstance(kind, TimestampType | TimestampNTZType | DateType):
-        return F.lit("1970-01-01").cast(kind)
-    if isinstance(kind, BinaryType):
-        return F.lit(b"")
-    return F.lit(None).cast(kind)

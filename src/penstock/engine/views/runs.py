@@ -90,6 +90,9 @@ class Merge:
             latest = latest[values_of(rows.column(self.alive))[latest] > 0]
         return take(rows, latest)
 
+    def without_deleted(self, rows: pa.Table) -> pa.Table:
+        return rows if self.alive is None else mask(rows, values_of(rows.column(self.alive)) > 0)
+
     def _add_counts(self, rows: pa.Table, groups: Groups, count: str) -> pa.Table:
         counts = np.add.reduceat(values_of(rows.column(count))[groups.order], groups.starts)
         merged = take(rows, groups.first)
@@ -101,19 +104,22 @@ def new_pieces(rows: pa.Table) -> list[Piece]:
     """Cut a table, which is sorted by HASH, into pieces."""
     hashes = values_of(rows.column(HASH))
     rows = combine(rows.drop_columns([HASH]))
-    return [
-        Piece(hashes[start : start + _PIECE_ROWS], _copy(rows.slice(start, _PIECE_ROWS)))
-        for start in range(0, len(hashes), _PIECE_ROWS)
-    ]
+    starts = range(0, len(hashes), _PIECE_ROWS)
+    return [Piece(hashes[at : at + _PIECE_ROWS].copy(), _copy(rows.slice(at, _PIECE_ROWS))) for at in starts]
 
 
 def _copy(rows: pa.Table) -> pa.Table:
-    """The rows without the others that a slice shares its memory with."""
-    return take(rows, np.arange(rows.num_rows)) if rows.num_rows == _PIECE_ROWS else rows
+    """The rows without the others that a slice shares its memory with, if there may be many."""
+    return take(rows, np.arange(rows.num_rows)) if rows.num_rows > 1000 else rows
 
 
 def merge_runs(runs: Sequence[Run], rows: pa.Table, merge: Merge, *, is_oldest: bool) -> list[Piece]:
-    """Merge runs, the oldest first, with rows that are newer. All pieces of the runs are loaded."""
+    """Merge runs, the oldest first, with newer rows. All pieces of the runs are loaded.
+
+    The new rows are in the order of their hashes and have different keys.
+    """
+    if not runs:
+        return new_pieces(merge.without_deleted(rows) if is_oldest else rows)
     pieces: list[Piece] = []
     for block in _blocks(runs, rows):
         merged = merge.apply(block, is_oldest=is_oldest)
@@ -130,12 +136,11 @@ def _blocks(runs: Sequence[Run], rows: pa.Table) -> Iterator[pa.Table]:
         hashes = np.concatenate([values_of(rows.column(HASH)), *(p.hashes for run in runs for p in run.pieces)])
         hashes.sort()
         limits = np.unique(hashes[_BLOCK_ROWS::_BLOCK_ROWS]).tolist()
-    new = take(rows, stable_argsort(values_of(rows.column(HASH))))
-    sources = [piece_table(piece) for run in runs for piece in run.pieces] + [new]
+    sources = [*(piece_table(piece) for run in runs for piece in run.pieces), rows]
     cut = [[0, *np.searchsorted(values_of(s.column(HASH)), limits).tolist(), s.num_rows] for s in sources]
     for number in range(len(limits) + 1):
         slices = [s.slice(at[number], at[number + 1] - at[number]) for s, at in zip(sources, cut, strict=True)]
-        yield combine(pa.concat_tables([each for each in slices if each.num_rows] or [new.slice(0, 0)]))
+        yield combine(pa.concat_tables([each for each in slices if each.num_rows] or [rows.slice(0, 0)]))
 
 
 def piece_table(piece: Piece) -> pa.Table:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.views.kernels.arrays import IntArray, combine, mask, sorted_unique, take, values_of
+from penstock.engine.views.kernels.arrays import BoolArray, IntArray, combine, sorted_unique, take, values_of
 from penstock.engine.views.kernels.grouping import expand_ranges, keep_equal, match_ranges
 from penstock.engine.views.run_store import EmptyStore, PostgresRunStore, RunStore
 from penstock.engine.views.runs import HASH, Merge, Piece, Run, RunKey, merge_runs
@@ -75,16 +75,47 @@ class OperatorState:
         hashes = values_of(wanted.column(HASH))
         matches = self._match(part, hashes, hashes)
         index = np.full(len(hashes), -1, np.int64)
-        found: list[pa.Table] = []
-        count = 0
+        if not matches:
+            return None, index
+        # The newest row with the hash almost always has the key too.
+        newest, place = np.full(len(hashes), -1, np.int64), np.zeros(len(hashes), np.int64)
+        is_doubtful = np.zeros(len(hashes), np.bool_)
+        for number, (_, positions, numbers) in enumerate(matches):
+            newest[numbers], place[numbers] = number, positions
+            is_doubtful[numbers[1:][numbers[1:] == numbers[:-1]]] = True
+        chosen = [np.flatnonzero(newest == number) for number in range(len(matches))]
+        tables = [_rows(piece, place[own]) for (piece, _, _), own in zip(matches, chosen, strict=True) if len(own)]
+        found = combine(pa.concat_tables(tables))
+        index[np.concatenate(chosen)] = np.arange(found.num_rows)
+        candidates = np.flatnonzero(index >= 0)
+        numbers, _ = keep_equal(wanted, found, candidates, index[candidates], keys)
+        if len(numbers) < len(candidates):
+            is_equal = np.zeros(len(hashes), np.bool_)
+            is_equal[numbers] = True
+            is_doubtful |= (index >= 0) & ~is_equal
+        if is_doubtful.any():
+            return self._find_among_collisions(matches, wanted, keys, found, index, is_doubtful)
+        return found, index
+
+    def _find_among_collisions(
+        self,
+        matches: list[tuple[Piece, IntArray, IntArray]],
+        wanted: pa.Table,
+        keys: Sequence[str],
+        found: pa.Table,
+        index: IntArray,
+        is_doubtful: BoolArray,
+    ) -> tuple[pa.Table, IntArray]:
+        """Compare the keys of all rows with a doubtful hash, the newest rows first."""
+        index = np.where(is_doubtful, -1, index)
+        tables, count = [found], found.num_rows
         for piece, positions, numbers in reversed(matches):
-            is_open = index[numbers] < 0
+            is_open = is_doubtful[numbers] & (index[numbers] < 0)
             numbers, positions = keep_equal(wanted, piece.table(), numbers[is_open], positions[is_open], keys)
-            if len(numbers):
-                found.append(_rows(piece, positions))
-                index[numbers] = np.arange(count, count + len(numbers))
-                count += len(numbers)
-        return (combine(pa.concat_tables(found)) if found else None), index
+            tables.append(_rows(piece, positions))
+            index[numbers] = np.arange(count, count + len(numbers))
+            count += len(numbers)
+        return combine(pa.concat_tables(tables)), index
 
     def find_all(self, part: int, hashes: IntArray) -> pa.Table | None:
         """All rows with some hashes, the oldest first. The hashes are sorted."""
@@ -101,12 +132,16 @@ class OperatorState:
             return
         # All runs of a part have their columns in the same order.
         rows = rows.select([HASH, *sorted(name for name in rows.column_names if name != HASH)])
+        rows = merge.apply(rows, is_oldest=False)
         if self._shard_count == 1:
             self._add_run(RunKey(part, 0), rows, merge)
             return
-        shards = shards_of(values_of(rows.column(HASH)), self._shard_count)
-        for shard in np.flatnonzero(np.bincount(shards)).tolist():
-            self._add_run(RunKey(part, shard), mask(rows, shards == shard), merge)
+        shards = shards_of(values_of(rows.column(HASH)), self._shard_count).astype(np.int16)
+        rows = take(rows, np.argsort(shards, kind="stable"))
+        counts = np.bincount(shards, minlength=self._shard_count)
+        for shard, end in enumerate(np.cumsum(counts).tolist()):
+            if counts[shard]:
+                self._add_run(RunKey(part, shard), rows.slice(end - counts[shard], counts[shard]), merge)
 
     def flush(self) -> None:
         """Write the new runs."""
@@ -135,6 +170,7 @@ class OperatorState:
         return combine(pa.concat_tables([_rows(piece, positions) for piece, positions, _ in matches]))
 
     def _add_run(self, key: RunKey, rows: pa.Table, merge: Merge) -> None:
+        """Add rows, which are in the order of their hashes and have different keys."""
         runs = self._runs.get(key, [])
         merged = runs_to_merge([run.count for run in runs], rows.num_rows)
         replaced = runs[len(runs) - merged :]

@@ -170,8 +170,9 @@ def test_values_of_the_first_and_the_last_row(cycles_of: Any, retracts: bool) ->
         "earliest": row(1)["r"],
         "latest": "s4",
         "latest_even": 4,
-        "first_row": "s3",
-        "last_row": [0],
+        # Events are in the order of arrival, the latest rows of each group in that of the groups.
+        "first_row": "s2" if retracts else "s3",
+        "last_row": [0, 1, 2, 3, 4] if retracts else [0],
         "all_even": False,
         "any_even": True,
     }
@@ -283,3 +284,17 @@ def test_state_of_a_job_that_was_not_committed_is_never_read_and_is_deleted(cycl
     with psycopg.connect(database_url) as conn:
         found = conn.execute("SELECT count(*), bool_and(is_current) FROM penstock.view_runs").fetchone()
     assert found == (1, True)
+
+
+@pytest.mark.parametrize("condition", [None, "`n` > `o_i`"])
+def test_rows_without_a_match_are_told_apart_if_the_key_of_one_is_null(cycles_of: Any, condition: str | None) -> None:
+    """The groups 0 and null, and a pair with the group null, are three rows."""
+    counts = Aggregate(source(), groups("i"), (AggregateCall("n", "count"),))
+    names = (NamedExpression("o_i", "`group_i`"), NamedExpression("o_n", "`n`"))
+    cycles = cycles_of(Join(counts, Project(counts, names), JoinKind.FULL, ("`n`",), ("`o_i`",), condition))
+    found = cycles.cycle(row(1, i=None), row(1, i=0), row(1, i=1), is_single=False)
+    pairs = sorted(str((each["group_i"], each["o_i"])) for each in found)
+    if condition is None:
+        assert pairs == ["(0, 1)", "(1, 1)", "(None, 0)", "(None, 1)", "(None, None)"]
+    else:
+        assert pairs == ["(0, None)", "(1, None)", "(None, 0)", "(None, 1)", "(None, None)", "(None, None)"]
