@@ -141,7 +141,7 @@ class CycleDriver:
             TaskReport([PartitionReport(1, high, len(rows), sum(row[2] for row in rows), micros, micros)], [], {})
         ]
         return await self._committer.commit(
-            CycleResult(plan, reports, table, [], [], datetime.now(UTC), {"read": 1.0}, session_moves=moves)
+            CycleResult(plan, reports, table, [], None, datetime.now(UTC), {"read": 1.0}, session_moves=moves)
         )
 
     async def close(self) -> None:

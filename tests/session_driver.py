@@ -96,7 +96,7 @@ class SessionDriver:
                 await committer.commit(result)
             if flush:
                 empty = empty_partials(["a0", "a1"])
-                done = CycleResult(planner.plan_flush(), [], empty, [], [], datetime.now(UTC), {}, is_flush=True)
+                done = CycleResult(planner.plan_flush(), [], empty, [], None, datetime.now(UTC), {}, is_flush=True)
                 await committer.commit(done)
         finally:
             planner.close()
@@ -141,7 +141,7 @@ class SessionDriver:
     async def _compute(self, committer: Committer, plan: CyclePlan, fence: int) -> CycleResult:
         empty = empty_partials(["a0", "a1"])
         if not plan.partitions:
-            return CycleResult(plan, [], empty, [], [], datetime.now(UTC), {})
+            return CycleResult(plan, [], empty, [], None, datetime.now(UTC), {})
         job = CycleJob(fence, plan.cycle)
         batches = [batch for task in range(len(plan.tasks)) for batch in read_task(self._config, job, plan, task, 0)]
         table = pa.Table.from_batches(batches, schema=self._config.event_schema)
@@ -161,7 +161,7 @@ class SessionDriver:
             reports,
             partials.table,
             partials.late,
-            [],
+            None,
             datetime.now(UTC),
             {},
             session_moves=partials.moves,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from penstock.engine.cycle.output_events import OutputEvent
 from penstock.engine.gates.buffer import BufferedPartition, ReleaseBuffer
+from penstock.engine.output_rows import OutputEvent
 from penstock.engine.plan import CyclePlan, PartitionRange, SegmentRange
 from penstock.engine.worker.reports import EventFailure
 from penstock.stream.gates import Cost

@@ -26,6 +26,7 @@ from penstock.engine.gates.admin import GateAdmin, GateChange
 from penstock.engine.gates.planner import GatedPlanner
 from penstock.engine.gates.release import ReleaseTuning
 from penstock.engine.gates.release_loop import ReleaseLoop
+from penstock.engine.output_rows import OutputRows
 from penstock.engine.plan import SourceGroup
 from penstock.engine.planning.planner import PlannerConfig
 from penstock.engine.worker.json_values import COST_PREFIX
@@ -87,7 +88,7 @@ class GatedDriver:
             }
         )
         outputs = [(partition.name, json.encode({"seq": offset})) for partition, offset in rows]
-        await self.loop.add_cycle(CycleResult(plan, [], None, [], outputs, datetime.now(UTC), {}), table)
+        await self.loop.add_cycle(CycleResult(plan, [], None, [], OutputRows.of(outputs), datetime.now(UTC), {}), table)
 
 
 @asynccontextmanager

@@ -27,7 +27,7 @@ from penstock.engine.cycle.commit_steps import (
 )
 from penstock.engine.cycle.dead_letters import store_dead_letters
 from penstock.engine.cycle.models import CommitStats, CommitTarget, CycleResult
-from penstock.engine.cycle.output_events import OutputEvent, partition_outputs, rekey_window, windows_to_outputs
+from penstock.engine.cycle.output_events import partition_outputs, rekey_window, windows_to_outputs
 from penstock.engine.cycle.partials import ALL_PARTITIONS
 from penstock.engine.cycle.result_merge import (
     merge_closed_sessions,
@@ -36,6 +36,7 @@ from penstock.engine.cycle.result_merge import (
     stage_partials,
 )
 from penstock.engine.cycle.watermarks import Watermarks
+from penstock.engine.output_rows import OutputEvent, OutputRows
 from penstock.engine.plan import CyclePlan
 from penstock.engine.planning import poison_search
 from penstock.engine.planning.poison_search import PoisonSearch
@@ -197,7 +198,7 @@ class Committer:
             stopwatch.lap("merge")
             await store_dead_letters(conn, self._log, target, result, stats)
             stopwatch.lap("dead letters")
-            outputs = [*result.outputs, *window_events, *view_events]
+            outputs = view_events or result.outputs or OutputRows.of(window_events)
             stats.events_out = len(outputs)
             request = await self._append(conn, outputs, alerts)
             stopwatch.lap("append")
@@ -236,25 +237,23 @@ class Committer:
 
     async def _apply_view_changes(
         self, conn: AsyncConnection[Any], result: CycleResult, query: LockedQuery
-    ) -> Sequence[OutputEvent]:
+    ) -> OutputRows | None:
         """Apply the changes of a view to its table. Returns the events of its changes queue."""
         table, changes = self._target.view_table, result.view_changes
         if table is None or changes is None:
-            return []
+            return None
         await table.apply(conn, changes, result.job_token, query.now)
         if self._target.sink is None:
-            return []
+            return None
         return change_events(changes, table.columns, result.plan.cycle, query.now)
 
-    async def _append(
-        self, conn: AsyncConnection[Any], outputs: Sequence[OutputEvent], alerts: _Alerts
-    ) -> AppendRequest | None:
-        if not outputs or self._target.sink is None:
+    async def _append(self, conn: AsyncConnection[Any], outputs: OutputRows, alerts: _Alerts) -> AppendRequest | None:
+        if not len(outputs) or self._target.sink is None:
             return None
         pieces = [partition_outputs(await self._log.catalog.get(self._target.sink), outputs)]
         for queue, events in alerts:
             self._alert_queues.add(queue.name)
-            keyed = [(event.key, event.line) for event in events]
+            keyed = OutputRows.of([(event.key, event.line) for event in events])
             pieces.append(partition_outputs(queue, keyed, [event.id for event in events]))
         request = AppendRequest(pieces)
         partition_ids = await self._log.appender.partition_ids([request])

@@ -11,10 +11,10 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from penstock.engine.compile.split_stream import SplitStream
-from penstock.engine.cycle.output_events import OutputEvent
 from penstock.engine.cycle.partials import SessionMove, WatermarkScope
 from penstock.engine.joins.state import ExpiredEvent, JoinState, JoinStateChanges
 from penstock.engine.options import RunOptions
+from penstock.engine.output_rows import OutputRows
 from penstock.engine.plan import CyclePlan, SourceGroup
 from penstock.engine.registry import Registry
 from penstock.engine.result_tables import ResultTables
@@ -49,7 +49,8 @@ class CycleResult:
     partials: pa.Table | None
     #: Late events that are not counted.
     late: Sequence[EventRef]
-    outputs: Sequence[OutputEvent]
+    #: The events of a stream without windows; None for others.
+    outputs: OutputRows | None
     started_at: datetime
     #: Milliseconds by part of the cycle.
     took: dict[str, float]

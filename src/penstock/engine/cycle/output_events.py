@@ -6,22 +6,22 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.core import json
 from penstock.core.errors import WindowKeyFailed
 from penstock.core.names import MAX_KEY_BYTES, find_key_problem
+from penstock.engine.output_rows import OutputEvent, OutputRows, to_lines
+from penstock.engine.views.kernels.arrays import IntArray, one_chunk
+from penstock.engine.worker.json_rows import encode_rows
 from penstock.engine.worker.json_values import COST_PREFIX, decode_rows, strip_internal_fields
 from penstock.engine.worker.read_config import EVENT_JSON
 from penstock.engine.worker.reports import EventFailure, EventRef
 from penstock.log.queue import Queue
 from penstock.log.storage import chunk
 from penstock.log.write.piece import PIECE_EVENTS, Piece
-
-#: Key and JSON. A plain pair, because a cycle can have very many.
-OutputEvent: TypeAlias = tuple[str | None, bytes]
-
 
 #: A window that a commit closed or corrected: its key, how often late events corrected it, the JSON of its event (None
 #: if it is not emitted), and its end if the JSON may lack it. A plain tuple, because a cycle can close very many.
@@ -50,19 +50,21 @@ def reject_invalid_keys(table: pa.Table) -> tuple[pa.Table, list[EventFailure]]:
     return table.filter(pa.array([event not in failures for event in events])), list(failures.values())
 
 
-def table_to_outputs(table: pa.Table, has_internal_fields: bool) -> list[OutputEvent]:
+def table_to_outputs(table: pa.Table, has_internal_fields: bool) -> OutputRows:
     """The output events of a stream without windows, one for each row."""
-    keys = table.column("__output_key").to_pylist()
-    lines = None
-    if EVENT_JSON in table.column_names:
-        lines = [line.encode() for line in table.column(EVENT_JSON).to_pylist()]
-        if has_internal_fields:
-            lines = [strip_internal_fields(line) for line in lines]
+    keys = table.column("__output_key")
     internal = ("__partition", "__offset", "__output_key", EVENT_JSON)
     fields = [name for name in table.column_names if name not in internal and not name.startswith(COST_PREFIX)]
-    if lines is not None and not fields:
-        return list(zip(keys, lines, strict=True))
-    return [(key, json.encode(row)) for key, row in zip(keys, decode_rows(table, fields, lines), strict=True)]
+    if EVENT_JSON not in table.column_names:
+        return OutputRows(keys, to_lines(encode_rows(table, fields)))
+    lines = table.column(EVENT_JSON)
+    if has_internal_fields:
+        stripped = [strip_internal_fields(line.encode()).decode() for line in lines.to_pylist()]
+        lines = pa.chunked_array([stripped], pa.string())
+    if fields:
+        merged = [json.encode(row).decode() for row in decode_rows(table, fields, lines.to_pylist())]
+        lines = pa.chunked_array([merged], pa.string())
+    return OutputRows(keys, to_lines(lines))
 
 
 def rekey_window(line: bytes, window_key: Any) -> OutputEvent:
@@ -80,22 +82,47 @@ def rekey_window(line: bytes, window_key: Any) -> OutputEvent:
 
 def partition_outputs(
     queue: Queue,
-    events: Sequence[OutputEvent],
+    outputs: OutputRows,
     ids: Sequence[str] | None = None,
     headers: Sequence[dict[str, str] | None] | None = None,
 ) -> list[Piece]:
     """Divide events into pieces for the partitions of a queue, in order."""
-    by_partition: dict[str, list[int]] = {}
-    for index, (key, _) in enumerate(events):
-        by_partition.setdefault(queue.partition_for_event(key, None), []).append(index)
+    partitions, numbers = _partition_numbers(queue, outputs.keys)
+    order = np.argsort(numbers, kind="stable")
+    keys = one_chunk(outputs.keys).take(pa.array(order)).to_pylist()
+    ends, text = _line_ends(one_chunk(outputs.lines), order)
+    indexes = order.tolist()
     pieces = []
-    for partition, indexes in by_partition.items():
-        for start in range(0, len(indexes), PIECE_EVENTS):
-            part = indexes[start : start + PIECE_EVENTS]
-            keys = queue.stored_keys(partition, [events[index][0] for index in part])
-            lines = b"\n".join([events[index][1] for index in part])
-            part_ids = None if ids is None else [ids[index] for index in part]
-            part_headers = None if headers is None else [headers[index] for index in part]
-            columns = chunk.ChunkColumns(lines, len(part), keys, part_ids, headers=part_headers)
+    first = 0
+    for partition, count in zip(partitions, np.bincount(numbers).tolist(), strict=True):
+        for start in range(first, first + count, PIECE_EVENTS):
+            stop = min(start + PIECE_EVENTS, first + count)
+            part = indexes[start:stop]
+            columns = chunk.ChunkColumns(
+                bytes(text[ends[start] : ends[stop] - 1]),
+                len(part),
+                queue.stored_keys(partition, keys[start:stop]),
+                None if ids is None else [ids[index] for index in part],
+                headers=None if headers is None else [headers[index] for index in part],
+            )
             pieces.append(Piece(queue, partition, part, columns))
+        first += count
     return pieces
+
+
+def _partition_numbers(queue: Queue, keys: pa.ChunkedArray) -> tuple[list[str], IntArray]:
+    """The partitions in the order of their first events, and the number of the partition of each event."""
+    encoded = one_chunk(keys).dictionary_encode(null_encoding="encode")
+    names = [queue.partition_for_event(key, None) for key in encoded.dictionary.to_pylist()]
+    partitions = list(dict.fromkeys(names))
+    number_of = {name: number for number, name in enumerate(partitions)}
+    return partitions, np.array([number_of[name] for name in names], np.int64)[encoded.indices.to_numpy()]
+
+
+def _line_ends(lines: pa.Array[Any], order: IntArray) -> tuple[list[int], memoryview]:
+    """The text of all lines in an order, the position of each of them, and that of the end."""
+    if len(order) and not np.array_equal(order, np.arange(len(order))):
+        lines = lines.take(pa.array(order))
+    _, offsets, text = lines.buffers()
+    ends = np.frombuffer(offsets, np.int64)[lines.offset : lines.offset + len(lines) + 1]
+    return ends.tolist(), memoryview(text)

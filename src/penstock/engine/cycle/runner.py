@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
@@ -123,6 +124,15 @@ class CycleRunner:
         took["prepare"] = (time.perf_counter() - clock) * 1000
         return ComputedCycle(result, table)
 
+    def with_outputs(self, result: CycleResult, table: pa.Table | None) -> CycleResult:
+        """Add the events of a stream without windows. The next cycle may be computed meanwhile."""
+        if table is None or self.target.result_tables is not None or self.target.view_table is not None:
+            return result
+        clock = time.perf_counter()
+        outputs = table_to_outputs(table, self._has_internal_fields)
+        took = {**result.took, "encode": (time.perf_counter() - clock) * 1000}
+        return replace(result, outputs=outputs, took=took)
+
     def commit(self, result: CycleResult) -> CommitStats:
         """Commit a cycle exactly once."""
         return self._run(self._committer.commit(result))
@@ -172,7 +182,7 @@ class CycleRunner:
             reports,
             None,
             [],
-            [],
+            None,
             datetime.now(UTC),
             {},
             join_changes=collect_changes(reports),
@@ -234,19 +244,18 @@ class CycleRunner:
         tables, view_table = self._prepared.result_tables, self._prepared.view_table
         if view_table is not None:
             changes = None if table is None else group_changes(table, view_table.key)
-            return CycleResult(plan, reports, None, [], [], started_at, took, view_changes=changes)
+            return CycleResult(plan, reports, None, [], None, started_at, took, view_changes=changes)
         if tables is None:
-            outputs = [] if table is None else table_to_outputs(table, self._has_internal_fields)
             late = [event for report in reports for event in report.late]
             has_changes = self._prepared.join_state is not None and table is not None
             join_changes = collect_changes(reports) if has_changes else None
-            return CycleResult(plan, reports, None, late, outputs, started_at, took, join_changes=join_changes)
+            return CycleResult(plan, reports, None, late, None, started_at, took, join_changes=join_changes)
         state_names = [state.name for state in tables.state_columns]
         if table is None:
-            return CycleResult(plan, reports, empty_partials(state_names), [], [], started_at, took)
+            return CycleResult(plan, reports, empty_partials(state_names), [], None, started_at, took)
         partials = split_result(table, state_names, self._prepared.watermark_scope)
         return CycleResult(
-            plan, reports, partials.table, partials.late, [], started_at, took, session_moves=partials.moves
+            plan, reports, partials.table, partials.late, None, started_at, took, session_moves=partials.moves
         )
 
     # Database
@@ -307,6 +316,14 @@ def _offsets_read(reports: list[TaskReport]) -> dict[int, int]:
 
 
 def _sort_events(table: pa.Table) -> pa.Table:
-    if "__partition" not in table.column_names:
+    """Order rows by partition and offset. Each task returns the rows of its partitions in order already."""
+    if "__partition" not in table.column_names or not table.num_rows:
         return table
-    return table.sort_by([("__partition", "ascending"), ("__offset", "ascending")])
+    partitions, offsets = (table.column(name).to_numpy() for name in ("__partition", "__offset"))
+    is_new = np.diff(partitions) != 0
+    starts = [0, *(np.flatnonzero(is_new) + 1).tolist()]
+    if (np.diff(offsets)[~is_new] < 0).any() or len(np.unique(partitions[starts])) < len(starts):
+        return table.sort_by([("__partition", "ascending"), ("__offset", "ascending")])
+    ends = [*starts[1:], table.num_rows]
+    order = np.argsort(partitions[starts], kind="stable").tolist()
+    return pa.concat_tables([table.slice(starts[number], ends[number] - starts[number]) for number in order])

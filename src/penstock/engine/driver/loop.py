@@ -226,7 +226,13 @@ class CycleLoop:
 
     def _new_prefetcher(self, planner: Planner, cycles: CycleRunner, prepared: PreparedQuery) -> Prefetcher | None:
         """A prefetcher, where the result of a cycle depends on its plan alone."""
-        is_independent = prepared.preaggregation is not None and prepared.watermark_scope is not WatermarkScope.GLOBAL
+        stream, split = self._context.stream, self._context.split
+        if prepared.preaggregation is not None:
+            is_independent = prepared.watermark_scope is not WatermarkScope.GLOBAL
+        else:
+            # Functions may call other systems, and must not do so for a cycle that is discarded.
+            has_functions = bool(split.reader_steps or split.stages)
+            is_independent = not (stream.windows or stream.joined or stream.view or has_functions)
         return Prefetcher(planner, cycles) if is_independent and self._release_loop is None else None
 
     def _new_missing_fields(self, prepared: PreparedQuery) -> MissingFields:
@@ -290,6 +296,7 @@ class CycleLoop:
 
     def _commit(self, cycles: CycleRunner, result: CycleResult, table: pa.Table | None) -> None:
         """Commit a cycle; the events of a gated query go to the release buffer instead."""
+        result = cycles.with_outputs(result, table)
         if self._release_loop is not None:
             self._context.run(self._release_loop.add_cycle(result, table))
         else:
@@ -314,7 +321,7 @@ class CycleLoop:
         """Emit the rows of a join that expired without a match, cycle by cycle."""
         while self._error is None and (plan := planner.plan_expired()) is not None:
             try:
-                self._state.count(cycles.commit(cycles.compute(plan)[0]))
+                self._state.count(cycles.commit(cycles.with_outputs(*cycles.compute(plan))))
                 self._state.given_up.clear()
             except Exception as error:
                 # The query is stopping already, so only a plain sleep can pause it.

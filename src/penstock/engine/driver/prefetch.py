@@ -1,8 +1,8 @@
 """Computes the next cycle of a query with a backlog while the current one is committed.
 
-A commit keeps PostgreSQL busy and a computation keeps Spark's tasks busy. Where tasks pre-aggregate, the result of a
-cycle depends on its plan alone, so it can be computed early, from a plan that anticipates the commit. If the commit
-turns out otherwise, the result is discarded.
+A commit keeps PostgreSQL busy and a computation keeps Spark's tasks busy. Where tasks pre-aggregate, or where a stream
+has no windows, the result of a cycle depends on its plan alone, so it can be computed early, from a plan that
+anticipates the commit. If the commit turns out otherwise, the result is discarded.
 """
 
 from __future__ import annotations

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from penstock.core.errors import LeaseLost
-from penstock.engine.cycle.output_events import OutputEvent
 from penstock.engine.gates.event_costs import Costs, to_nanos
 from penstock.engine.gates.limits import PartitionLimits
+from penstock.engine.output_rows import OutputEvent
 from penstock.engine.plan import CyclePlan, PartitionRange
 from penstock.engine.worker.json_values import COST_PREFIX
 from penstock.engine.worker.reports import EventFailure

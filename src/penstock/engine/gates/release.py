@@ -22,13 +22,14 @@ from penstock.core.errors import LeaseLost
 from penstock.db.statements import Statements
 from penstock.engine.cycle.commit_steps import advance_positions
 from penstock.engine.cycle.models import CommitStats, CommitTarget
-from penstock.engine.cycle.output_events import OutputEvent, partition_outputs
+from penstock.engine.cycle.output_events import partition_outputs
 from penstock.engine.gates.allocate import Allocation, allocate
 from penstock.engine.gates.buffer import BufferedPartition
 from penstock.engine.gates.event_costs import cost_at, gate_headers
 from penstock.engine.gates.gate_rules import PAUSED_UNTIL_US
 from penstock.engine.gates.gate_state import Candidate, GateState
 from penstock.engine.gates.schedule import local_us
+from penstock.engine.output_rows import OutputEvent, OutputRows
 from penstock.log.dead_letters.models import FailedEvent
 from penstock.log.log import Log
 from penstock.log.write.flush import AppendRequest
@@ -186,7 +187,9 @@ class Releaser:
         has_headers = any(headers)
         headers += [None] * (len(outputs) - len(headers))
         queue = await self._log.catalog.get(self._target.sink)
-        request = AppendRequest([partition_outputs(queue, outputs, headers=headers if has_headers else None)])
+        request = AppendRequest(
+            [partition_outputs(queue, OutputRows.of(outputs), headers=headers if has_headers else None)]
+        )
         partition_ids = await self._log.appender.partition_ids([request])
         await self._log.appender.append_on(conn, [request], partition_ids, at=now)
         return request

@@ -106,7 +106,8 @@ class ReleaseLoop:
     async def add_cycle(self, result: CycleResult, table: pa.Table | None) -> None:
         """Buffer the events of a cycle. The rows of the table are in order, and the result has an event for each."""
         failures = [failure for report in result.reports for failure in report.failures]
-        for partition in self.buffer.add(result.plan, failures, table, result.outputs):
+        outputs = [] if result.outputs is None else result.outputs.to_events()
+        for partition in self.buffer.add(result.plan, failures, table, outputs):
             if partition.due_us < NEVER_US:
                 self._schedule.push(partition)
         await self._record_cycle(result)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.core import json
+from penstock.engine.output_rows import OutputRows, to_lines
+from penstock.engine.views.kernels.arrays import one_chunk
 from penstock.engine.views.reader import KEY_TEXT, ViewColumn
 from penstock.engine.views.state import WEIGHT
-from penstock.engine.worker.json_values import to_json_value
+from penstock.engine.worker.json_rows import encode_rows, join_texts
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,10 @@ def group_changes(rows: pa.Table, key: Sequence[str]) -> ViewChanges:
     )
 
 
-def change_events(
-    changes: ViewChanges, columns: Sequence[ViewColumn], cycle: int, now: datetime
-) -> list[tuple[str | None, bytes]]:
+def change_events(changes: ViewChanges, columns: Sequence[ViewColumn], cycle: int, now: datetime) -> OutputRows:
     """The events of the changes queue, with their keys: ``{"op": "update", "before": {...}, "after": {...}, ...}``."""
-    common = {"cycle": cycle, "time": now.isoformat()}
-    events: list[tuple[str | None, bytes]] = []
+    end = f',"cycle":{cycle},"time":"{now.isoformat()}"}}'
+    keys, lines = [], []
     for op, before, after in (
         ("delete", changes.deleted, None),
         ("update", changes.before, changes.after),
@@ -68,20 +66,21 @@ def change_events(
     ):
         keyed = before if before is not None else after
         assert keyed is not None  # noqa: S101 - one of the two is there
-        keys = keyed.column(KEY_TEXT).to_pylist()
-        old = _json_rows(before, columns) if before is not None else [None] * len(keys)
-        new = _json_rows(after, columns) if after is not None else [None] * len(keys)
-        for row_key, old_row, new_row in zip(keys, old, new, strict=True):
-            event = {"op": op, "before": old_row, "after": new_row, **common}
-            events.append((row_key or None, json.encode(event)))
-    return events
+        if keyed.num_rows:
+            rows = ["null" if table is None else _json_rows(table, columns) for table in (before, after)]
+            keys.append(one_chunk(keyed.column(KEY_TEXT)))
+            texts = join_texts(f'{{"op":"{op}","before":', rows[0], ',"after":', rows[1], end)
+            lines += to_lines(texts).chunks
+    # Empty texts are no keys.
+    texts = pa.chunked_array(keys, pa.string())
+    is_key = pc.not_equal(texts, "")
+    return OutputRows(
+        pc.if_else(is_key, texts, pa.scalar(None, pa.string())), pa.chunked_array(lines, pa.large_binary())
+    )
 
 
-def _json_rows(rows: pa.Table, columns: Sequence[ViewColumn]) -> list[dict[str, Any]]:
-    visible = [column.name for column in columns if not column.is_hidden]
-    texts = [column.name for column in columns if column.pg_type == "jsonb" and not column.is_hidden]
-    values = [to_json_value(row) for row in rows.select(visible).to_pylist()]
-    for row in values:
-        for name in texts:
-            row[name] = None if row[name] is None else json.decode(row[name].encode())
-    return values
+def _json_rows(rows: pa.Table, columns: Sequence[ViewColumn]) -> pa.ChunkedArray:
+    visible = [column for column in columns if not column.is_hidden]
+    return encode_rows(
+        rows, [each.name for each in visible], frozenset(each.name for each in visible if each.pg_type == "jsonb")
+    )
