@@ -19,6 +19,8 @@ class RandomStatements:
     def __init__(self, seed: int) -> None:
         self._chance = random.Random(seed)
         self._aliases = 0
+        #: Subqueries that may be used again, by depth.
+        self._subqueries: dict[int, list[Select]] = {}
 
     def select(self, depth: int) -> Select:
         if depth == 0:
@@ -29,7 +31,11 @@ class RandomStatements:
 
     def _input(self, depth: int) -> tuple[str, list[str]]:
         """Return a subquery for FROM, and its qualified columns."""
-        inner = self.select(self._chance.randrange(depth))
+        inner_depth = self._chance.randrange(depth)
+        known = self._subqueries.setdefault(inner_depth, [])
+        is_new = not known or self._chance.random() < 0.6
+        inner = self.select(inner_depth) if is_new else self._chance.choice(known)
+        known.append(inner)
         self._aliases += 1
         alias = f"s{self._aliases}"
         return f"({inner.sql}) {alias}", [f"{alias}.{name}" for name in inner.columns]

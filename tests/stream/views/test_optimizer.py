@@ -138,3 +138,19 @@ def test_root_is_a_projection_with_the_names_of_the_select_list() -> None:
         root = plan(statement)
         assert isinstance(root, Project)
         assert output_columns(root) == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("statement", "operators"),
+    [
+        ("WITH c AS (SELECT k, count(*) AS n FROM t GROUP BY k) SELECT a.k FROM c a JOIN c b ON a.n = b.n + 1", 1),
+        ("WITH c AS (SELECT k, x + 1 AS y FROM t WHERE x > 1) SELECT DISTINCT a.k FROM c a JOIN c b ON a.y = b.k", 1),
+        ("SELECT a.n FROM (SELECT count(*) AS n FROM t) a JOIN (SELECT count(*) AS m FROM t) b ON a.n = b.m", 1),
+        ("SELECT a.n FROM (SELECT count(*) AS n FROM t) a JOIN (SELECT count(*) AS m FROM u) b ON a.n = b.m", 2),
+        ("SELECT a.n FROM (SELECT sum(x) AS n FROM t) a JOIN (SELECT sum(y) AS m FROM t) b ON a.n = b.m", 2),
+    ],
+)
+def test_a_subquery_that_is_used_twice_is_computed_once(statement: str, operators: int) -> None:
+    root = plan(statement)
+    aggregates = [each for each in all_of(root, Aggregate) if each.calls] or all_of(root, Aggregate)
+    assert len(set(aggregates)) == operators
