@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
-from penstock.engine.views.compile_aggregate import compile_aggregate
+from penstock.engine.views.compile_aggregate import SlidingWindows, compile_aggregate
 from penstock.engine.views.compile_groups import compile_top_n, compile_window_functions
 from penstock.engine.views.compile_join import compile_join
 from penstock.engine.views.operators.net_changes import SEQUENCE, NetChanges
@@ -132,7 +132,8 @@ class ViewCompiler:
                 return self._compile_union(operator)
             case Aggregate():
                 relation = self._compile_once(operator.input)
-                return compile_aggregate(operator, relation, self._context, self._next_number(operator))
+                windows = self._sliding_windows(operator.input)
+                return compile_aggregate(operator, relation, self._context, self._next_number(operator), windows)
             case Join():
                 left, right = self._compile_once(operator.left), self._compile_once(operator.right)
                 return compile_join(operator, left, right, self._context, lambda: self._next_number(operator))
@@ -142,6 +143,11 @@ class ViewCompiler:
             case WindowFunctions():
                 relation = self._compile_once(operator.input)
                 return compile_window_functions(operator, relation, self._context, self._next_number(operator))
+
+    def _sliding_windows(self, operator: Operator) -> SlidingWindows | None:
+        if not isinstance(operator, Explode) or operator.slide_us is None:
+            return None
+        return SlidingWindows(self._compile_once(operator.input), operator.name, operator.array_sql, operator.slide_us)
 
     def _next_number(self, operator: Operator) -> int:
         number = len(self.stateful) + 1

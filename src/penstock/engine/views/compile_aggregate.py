@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DecimalType, IntegralType, LongType, NumericType, StringType
 
 from penstock.core.errors import InvalidRequest
@@ -28,6 +31,7 @@ from penstock.engine.views.relation import (
 )
 from penstock.engine.views.runs import HASH
 from penstock.engine.views.state import WEIGHT
+from penstock.stream.views.expressions import column_names, plain_column
 from penstock.stream.views.plan import Aggregate, AggregateCall
 
 if TYPE_CHECKING:
@@ -38,6 +42,8 @@ _FIRST = frozenset(("min", "min_by", "first", "bool_and"))
 _BY_ROW = frozenset(("min_by", "max_by", "first", "last"))
 _WITHOUT_DISTINCT = frozenset(("stddev", "variance", "percentile"))
 _ROW_HASH = "__h_row"
+#: The start of the last sliding window of a row, in microseconds, and the number of its windows.
+_LAST, _COUNT = "__last", "__count"
 
 
 class _AggregateBuilder:
@@ -45,7 +51,9 @@ class _AggregateBuilder:
 
     def __init__(self, aggregate: Aggregate, relation: Relation) -> None:
         self._relation = relation
-        self._groups = {group.name: relation.key_expression(group.sql, "GROUP BY") for group in aggregate.groups}
+        #: The SQL of the groups by name.
+        self.groups = {group.name: group.sql for group in aggregate.groups}
+        self._groups = {name: relation.key_expression(sql, "GROUP BY") for name, sql in self.groups.items()}
         #: The columns of the operator's input and their types, by name.
         self._arguments: dict[str, Column] = {}
         self._types: dict[str, DataType] = {}
@@ -76,6 +84,16 @@ class _AggregateBuilder:
     def input(self) -> DataFrame:
         columns = {HASH: hash_of(list(self._groups.values())), **self._groups, **self._arguments, **self._hashes}
         return self._relation.select([column.alias(name) for name, column in columns.items()]).frame
+
+    def input_of(self, relation: Relation, group: str, others: Mapping[str, Column]) -> DataFrame:
+        """The input with other columns instead of a group."""
+        groups = {name: column for name, column in self._groups.items() if name != group} | dict(others)
+        columns = {HASH: hash_of(list(groups.values())), **groups, **self._arguments}
+        return relation.select([column.alias(name) for name, column in columns.items()]).frame
+
+    def other_sql(self, group: str) -> list[str]:
+        """The SQL of all columns of the input except for a group."""
+        return [*(sql for name, sql in self.groups.items() if name != group), *(sql for sql, _ in self._argument_names)]
 
     def _add_call(self, call: AggregateCall) -> str:
         """Add the columns of a call. Returns SQL of its result."""
@@ -218,14 +236,27 @@ class _AggregateBuilder:
         return arrow_schema(self._relation.frame.select(self._arguments[argument].alias("v"))).field(0).type
 
 
-def compile_aggregate(aggregate: Aggregate, relation: Relation, context: PlanContext, operator: int) -> Relation:
+@dataclass(frozen=True)
+class SlidingWindows:
+    """The rows of an aggregate before each of them becomes one row per sliding window."""
+
+    rows: Relation
+    #: The column of the window's start.
+    name: str
+    #: The starts of a row's windows, the last one first, and the time from one to the next.
+    starts_sql: str
+    slide_us: int
+
+
+def compile_aggregate(
+    aggregate: Aggregate, relation: Relation, context: PlanContext, operator: int, windows: SlidingWindows | None = None
+) -> Relation:
     builder = _AggregateBuilder(aggregate, relation)
     rows, columns = builder.input(), builder.columns
     schema = arrow_schema(rows)
     preaggregates = columns.can_preaggregate and not context.is_single
     if preaggregates:
-        fields = [*nullable_fields(schema, (HASH, *columns.groups)), *columns.partial_fields]
-        rows = apply_function(rows, Preaggregate(pa.schema(fields), columns))
+        rows = _preaggregate_windows(builder, windows, schema) or _preaggregate(rows, columns, schema)
     rows = exchange(rows, context.shards, is_single=context.is_single)
     results = [field for field in columns.result_fields if field.name in builder.used]
     output = pa.schema([*nullable_fields(schema, columns.groups), *results, pa.field(WEIGHT, pa.int8())])
@@ -239,3 +270,36 @@ def compile_aggregate(aggregate: Aggregate, relation: Relation, context: PlanCon
         columns.groups,
         is_append_only=False,
     )
+
+
+def _preaggregate(rows: DataFrame, columns: AggregateColumns, schema: pa.Schema) -> DataFrame:
+    fields = [*nullable_fields(schema, (HASH, *columns.groups)), *columns.partial_fields]
+    return apply_function(rows, Preaggregate(pa.schema(fields), columns))
+
+
+def _preaggregate_windows(
+    builder: _AggregateBuilder, windows: SlidingWindows | None, schema: pa.Schema
+) -> DataFrame | None:
+    """Aggregate rows that are in the same sliding windows, and then make one row per window.
+
+    None if another column than a group is computed from the start of the window.
+    """
+    if windows is None:
+        return None
+    starts = [name for name, sql in builder.groups.items() if plain_column(sql) == windows.name]
+    if len(starts) != 1 or any(windows.name in column_names(sql) for sql in builder.other_sql(starts[0])):
+        return None
+    columns, start = builder.columns, starts[0]
+    # The last start and the number of windows tell all windows of a row.
+    array = windows.rows.expression(windows.starts_sql)
+    slice_columns = {_LAST: F.unix_micros(F.get(array, F.lit(0))), _COUNT: F.size(array)}
+    rows = builder.input_of(windows.rows, start, slice_columns).filter(F.col(_COUNT) > 0)
+    groups = tuple(name for name in columns.groups if name != start)
+    sliced = replace(columns, groups=(*groups, *slice_columns))
+    rows = _preaggregate(rows, sliced, arrow_schema(rows))
+    numbers = F.sequence(F.lit(0), F.col(_COUNT) - 1)
+    each = F.transform(numbers, lambda number: F.timestamp_micros(F.col(_LAST) - number * F.lit(windows.slide_us)))
+    partials = [quoted(field.name) for field in columns.partial_fields]
+    rows = rows.select(*map(quoted, groups), F.explode(each).alias(start), *partials)
+    names = [quoted(name) for name in columns.groups]
+    return rows.select(hash_of(names).alias(HASH), *names, *partials)

@@ -67,6 +67,8 @@ class Explode:
     #: The column of the element, in addition to those of the input.
     name: str
     array_sql: str
+    #: For sliding windows: the elements are times in descending order, so many microseconds apart.
+    slide_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

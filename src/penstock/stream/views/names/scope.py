@@ -41,6 +41,8 @@ class NamedRelation:
     computed: dict[str, exp.Expr] = field(default_factory=dict)
     #: The array of the starts of sliding windows, for HOP. One start is the column window_start.
     sliding_starts: exp.Expr | None = None
+    #: The time from one start to the next.
+    slide_us: int | None = None
     #: The time of TUMBLE and HOP. Rows without a time are in no window.
     window_time: exp.Expr | None = None
     #: How the fields of a queue without declared columns are written, by name in lower case.

@@ -51,7 +51,7 @@ def _plan_relation(planner: QueryPlanner, node: Any) -> Operator:
     if relation.window_time is None:
         return operator
     if relation.sliding_starts is not None:
-        return Explode(operator, f"{relation.alias}.window_start", to_sql(relation.sliding_starts))
+        return Explode(operator, f"{relation.alias}.window_start", to_sql(relation.sliding_starts), relation.slide_us)
     is_known = exp.Not(this=exp.Is(this=relation.window_time.copy(), expression=exp.Null()))
     return Filter(operator, to_sql(is_known))
 
@@ -81,7 +81,7 @@ def _plan_lateral(planner: QueryPlanner, operator: Operator, node: Any) -> Opera
     relation = statement.relations[node.alias]
     if relation.sliding_starts is not None:
         starts = statement.sql(relation.sliding_starts, operator)
-        return Explode(operator, f"{relation.alias}.start", starts)
+        return Explode(operator, f"{relation.alias}.start", starts, relation.slide_us)
     names, array = relation.columns or (), node.this.expressions[0]
     function = function_name(node.this)
     if contains_query(array):
