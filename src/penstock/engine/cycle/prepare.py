@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame
 
@@ -70,6 +70,8 @@ class PreparedQuery:
     preaggregation: Preaggregation | None = None
     #: The Spark plan of small cycles, if it can be run more than once.
     small_job: DataFrame | None = None
+    #: The logical plan of other cycles, by the number of tasks that read the events.
+    large_plans: dict[int, DataFrame] = field(default_factory=dict)
 
     def close(self) -> None:
         self.references.close()
@@ -244,7 +246,7 @@ def _prepare_view(
         stored_types = _store_types(context, types, stored_types)
     state = StateConfig(conninfo, context.id, 0)
     reader = ViewReader(view.root, inputs, state, VIEW_SHARDS, with_key_text=context.stream.sink is not None)
-    relation = reader.compile({each.name: each.frame(spark, 1) for each in inputs}, is_single=True)
+    relation = reader.compile({each.name: each.frame(spark, 1) for each in inputs})
     table = ViewTable(
         context.id, context.name, result_columns(relation), relation.key, view.indexes, relation.is_append_only
     )

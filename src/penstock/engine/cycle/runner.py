@@ -202,9 +202,21 @@ class CycleRunner:
         prepared = self._prepared
         if prepared.references.forget_stale():
             prepared.small_job = None
+            prepared.large_plans.clear()
         if not plan.is_small:
-            return prepared.transform(prepared.reader.frame(self._context.spark, len(plan.tasks)), False)
+            return self._build_large_job(len(plan.tasks))
         return build_small_job(prepared) if prepared.small_job is None else prepared.small_job
+
+    def _build_large_job(self, tasks: int) -> DataFrame:
+        prepared = self._prepared
+        frame = prepared.large_plans.get(tasks)
+        if frame is None:
+            frame = prepared.transform(prepared.reader.frame(self._context.spark, tasks), False)
+            if prepared.join_state is None:
+                # The reference tables of a join's inputs may change.
+                prepared.large_plans[tasks] = frame
+        # Spark keeps the shuffle files of a physical plan. A new one is made of the same logical plan.
+        return frame.select("*")
 
     def _load_complete_reports(self, plan: CyclePlan) -> list[TaskReport]:
         """Load the reports of a cycle, and check that its tasks have read each planned offset once."""

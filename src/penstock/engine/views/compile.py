@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
-from penstock.engine.views.compile_aggregate import SlidingWindows, compile_aggregate
+from penstock.engine.views.compile_aggregate import WindowedRows, compile_aggregate
 from penstock.engine.views.compile_groups import compile_top_n, compile_window_functions
 from penstock.engine.views.compile_join import compile_join
 from penstock.engine.views.operators.net_changes import SEQUENCE, NetChanges
@@ -63,9 +63,18 @@ class PlanContext:
 
     state: StateConfig
     shards: int
-    #: True for a small cycle, which is one task without a shuffle.
-    is_single: bool
+    #: The number of tasks after an exchange, each of which has costs of its own; 0 for a small cycle, which is one
+    #: task without a shuffle.
+    tasks: int
     names: HiddenNames
+
+    @property
+    def is_single(self) -> bool:
+        return not self.tasks
+
+    def exchange(self, rows: DataFrame) -> DataFrame:
+        """Bring the rows of a shard into one task."""
+        return rows.coalesce(1) if self.is_single else exchange(rows, self.shards, self.tasks)
 
     def state_of(self, operator: int) -> StateConfig:
         return replace(self.state, operator=operator, shards=self.shards)
@@ -113,7 +122,7 @@ class ViewCompiler:
 
         Small cycles are computed again for each use, because Spark cannot run a plan with an exchange a second time.
         """
-        return frame if self._context.is_single else exchange_once(frame, self._context.shards, key)
+        return frame if self._context.is_single else exchange_once(frame, self._context.tasks, key)
 
     def _compile(self, operator: Operator) -> Relation:
         match operator:
@@ -132,8 +141,8 @@ class ViewCompiler:
                 return self._compile_union(operator)
             case Aggregate():
                 relation = self._compile_once(operator.input)
-                windows = self._sliding_windows(operator.input)
-                return compile_aggregate(operator, relation, self._context, self._next_number(operator), windows)
+                windowed = self._windowed_rows(operator.input)
+                return compile_aggregate(operator, relation, self._context, self._next_number(operator), windowed)
             case Join():
                 left, right = self._compile_once(operator.left), self._compile_once(operator.right)
                 return compile_join(operator, left, right, self._context, lambda: self._next_number(operator))
@@ -144,10 +153,10 @@ class ViewCompiler:
                 relation = self._compile_once(operator.input)
                 return compile_window_functions(operator, relation, self._context, self._next_number(operator))
 
-    def _sliding_windows(self, operator: Operator) -> SlidingWindows | None:
-        if not isinstance(operator, Explode) or operator.slide_us is None:
+    def _windowed_rows(self, operator: Operator) -> WindowedRows | None:
+        if not isinstance(operator, Explode) or operator.windows is None:
             return None
-        return SlidingWindows(self._compile_once(operator.input), operator.name, operator.array_sql, operator.slide_us)
+        return WindowedRows(self._compile_once(operator.input), operator.name, operator.windows)
 
     def _next_number(self, operator: Operator) -> int:
         number = len(self.stateful) + 1
@@ -177,7 +186,7 @@ class ViewCompiler:
         changes = self._frames[source.view].select(*columns, quoted(SEQUENCE), quoted(WEIGHT).cast("tinyint"))
         relation = Relation(changes, tuple(column.name for column in source.columns), key, is_append_only=False)
         rows = changes.withColumn(HASH, hash_of([quoted(name) for name in key]))
-        rows = exchange(rows, self._context.shards, is_single=self._context.is_single)
+        rows = self._context.exchange(rows)
         output = pa.schema([*nullable_fields(arrow_schema(rows), relation.names), pa.field(WEIGHT, pa.int8())])
         return replace(relation, frame=apply_function(rows, NetChanges(output, key)))
 

@@ -24,7 +24,6 @@ from penstock.engine.views.relation import (
     apply_function,
     arrow_schema,
     comparable,
-    exchange,
     hash_of,
     nullable_fields,
     quoted,
@@ -32,7 +31,7 @@ from penstock.engine.views.relation import (
 from penstock.engine.views.runs import HASH
 from penstock.engine.views.state import WEIGHT
 from penstock.stream.views.expressions import column_names, plain_column
-from penstock.stream.views.plan import Aggregate, AggregateCall
+from penstock.stream.views.plan import Aggregate, AggregateCall, SlidingWindows
 
 if TYPE_CHECKING:
     from penstock.engine.views.compile import PlanContext
@@ -237,27 +236,25 @@ class _AggregateBuilder:
 
 
 @dataclass(frozen=True)
-class SlidingWindows:
+class WindowedRows:
     """The rows of an aggregate before each of them becomes one row per sliding window."""
 
     rows: Relation
     #: The column of the window's start.
     name: str
-    #: The starts of a row's windows, the last one first, and the time from one to the next.
-    starts_sql: str
-    slide_us: int
+    windows: SlidingWindows
 
 
 def compile_aggregate(
-    aggregate: Aggregate, relation: Relation, context: PlanContext, operator: int, windows: SlidingWindows | None = None
+    aggregate: Aggregate, relation: Relation, context: PlanContext, operator: int, windowed: WindowedRows | None = None
 ) -> Relation:
     builder = _AggregateBuilder(aggregate, relation)
     rows, columns = builder.input(), builder.columns
     schema = arrow_schema(rows)
     preaggregates = columns.can_preaggregate and not context.is_single
     if preaggregates:
-        rows = _preaggregate_windows(builder, windows, schema) or _preaggregate(rows, columns, schema)
-    rows = exchange(rows, context.shards, is_single=context.is_single)
+        rows = _preaggregate_windows(builder, windowed, schema) or _preaggregate(rows, columns, schema)
+    rows = context.exchange(rows)
     results = [field for field in columns.result_fields if field.name in builder.used]
     output = pa.schema([*nullable_fields(schema, columns.groups), *results, pa.field(WEIGHT, pa.int8())])
     function = AggregateOperator(output, context.state_of(operator), columns, preaggregates)
@@ -278,27 +275,30 @@ def _preaggregate(rows: DataFrame, columns: AggregateColumns, schema: pa.Schema)
 
 
 def _preaggregate_windows(
-    builder: _AggregateBuilder, windows: SlidingWindows | None, schema: pa.Schema
+    builder: _AggregateBuilder, windowed: WindowedRows | None, schema: pa.Schema
 ) -> DataFrame | None:
     """Aggregate rows that are in the same sliding windows, and then make one row per window.
 
     None if another column than a group is computed from the start of the window.
     """
-    if windows is None:
+    if windowed is None:
         return None
-    starts = [name for name, sql in builder.groups.items() if plain_column(sql) == windows.name]
-    if len(starts) != 1 or any(windows.name in column_names(sql) for sql in builder.other_sql(starts[0])):
+    starts = [name for name, sql in builder.groups.items() if plain_column(sql) == windowed.name]
+    if len(starts) != 1 or any(windowed.name in column_names(sql) for sql in builder.other_sql(starts[0])):
         return None
     columns, start = builder.columns, starts[0]
     # The last start and the number of windows tell all windows of a row.
-    array = windows.rows.expression(windows.starts_sql)
-    slice_columns = {_LAST: F.unix_micros(F.get(array, F.lit(0))), _COUNT: F.size(array)}
-    rows = builder.input_of(windows.rows, start, slice_columns).filter(F.col(_COUNT) > 0)
+    windows = windowed.windows
+    micros, slide = windowed.rows.expression(windows.micros_sql), F.lit(windows.slide_us)
+    offset = F.pmod(micros, slide)
+    count = F.floor((F.lit(windows.size_us - 1) - offset) / slide).cast("int") + 1
+    slices = {_LAST: micros - offset, _COUNT: count}
+    rows = builder.input_of(windowed.rows, start, slices).filter(F.col(_COUNT) > 0)
     groups = tuple(name for name in columns.groups if name != start)
-    sliced = replace(columns, groups=(*groups, *slice_columns))
+    sliced = replace(columns, groups=(*groups, *slices))
     rows = _preaggregate(rows, sliced, arrow_schema(rows))
     numbers = F.sequence(F.lit(0), F.col(_COUNT) - 1)
-    each = F.transform(numbers, lambda number: F.timestamp_micros(F.col(_LAST) - number * F.lit(windows.slide_us)))
+    each = F.transform(numbers, lambda number: F.timestamp_micros(F.col(_LAST) - number * slide))
     partials = [quoted(field.name) for field in columns.partial_fields]
     rows = rows.select(*map(quoted, groups), F.explode(each).alias(start), *partials)
     names = [quoted(name) for name in columns.groups]

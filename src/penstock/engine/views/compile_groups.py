@@ -17,7 +17,6 @@ from penstock.engine.views.relation import (
     Relation,
     apply_function,
     arrow_schema,
-    exchange,
     hash_of,
     nullable_fields,
     quoted,
@@ -47,7 +46,7 @@ def compile_top_n(top_n: TopN, relation: Relation, context: PlanContext, operato
             relation.key_expression(sort_key.sql, "ORDER BY")
         order.append(SortColumn(name, sort_key.is_descending, sort_key.nulls_first))
     order += [SortColumn(name) for name in relation.key]
-    rows = exchange(rows, context.shards, is_single=context.is_single)
+    rows = context.exchange(rows)
     fields = nullable_fields(arrow_schema(rows), relation.names)
     if top_n.rank_name is not None:
         fields.append(pa.field(top_n.rank_name, pa.int32()))
@@ -72,14 +71,14 @@ def compile_window_functions(
     windows: WindowFunctions, relation: Relation, context: PlanContext, operator: int
 ) -> Relation:
     rows, groups = _group_rows(relation, windows.partition_by)
-    rows = exchange(rows, context.shards, is_single=context.is_single)
+    rows = context.exchange(rows)
     fields = nullable_fields(arrow_schema(rows), dict.fromkeys((*groups, *relation.names)))
     output = pa.schema([pa.field(GROUP_HASH, pa.int64()), *fields, pa.field(WEIGHT, pa.int8())])
     function = GroupRowsOperator(output, context.state_of(operator), groups, relation.key)
     frame = apply_function(rows, function)
     if not context.is_single:
         # The window functions need no other exchange: the groups have this hash.
-        frame = frame.repartition(context.shards, GROUP_HASH)
+        frame = frame.repartition(context.tasks, GROUP_HASH)
     old_and_new = replace(relation, frame=frame, is_append_only=False)
     computed = [
         old_and_new.expression(_over(each, windows.order_by, groups, relation.key)).alias(each.name)

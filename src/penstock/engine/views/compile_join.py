@@ -20,7 +20,6 @@ from penstock.engine.views.relation import (
     apply_function,
     arrow_schema,
     comparable,
-    exchange,
     hash_of,
     nullable_fields,
     quoted,
@@ -106,7 +105,7 @@ def _compile_rows_in_pairs(
         F.lit(False).alias(NULL_KEY),
         *map(quoted, frame.columns),
     )
-    rows = exchange(rows, context.shards, is_single=context.is_single)
+    rows = context.exchange(rows)
     is_one_sided = kind in _ONE_SIDED
     names = relation.names if is_one_sided else [name for name in frame.columns if name != WEIGHT]
     output = pa.schema([*nullable_fields(arrow_schema(rows), names), pa.field(WEIGHT, pa.int8())])
@@ -231,7 +230,7 @@ def _join_input(
 
 def _exchange_both(inputs: Sequence[DataFrame], context: PlanContext) -> DataFrame:
     rows = inputs[0].unionByName(inputs[1], allowMissingColumns=True)
-    return exchange(rows, context.shards, is_single=context.is_single)
+    return context.exchange(rows)
 
 
 def _prefixed(side: int, name: str) -> str:

@@ -48,14 +48,15 @@ class ViewReader:
 
     def frame(self, spark: SparkSession, tasks: int) -> DataFrame:
         """The changes of a cycle whose events are read by so many tasks."""
-        return self._changes({each.name: each.frame(spark, tasks) for each in self.inputs}, is_single=False)
+        return self._changes({each.name: each.frame(spark, tasks) for each in self.inputs}, min(tasks, self.shards))
 
     def small_frame(self, spark: SparkSession) -> DataFrame:
         """The changes of a small cycle, in one task and without a shuffle."""
-        return self._changes({each.name: each.frame(spark, 1) for each in self.inputs}, is_single=True)
+        return self._changes({each.name: each.frame(spark, 1) for each in self.inputs}, 0)
 
-    def compile(self, frames: dict[str, DataFrame], *, is_single: bool) -> Relation:
-        context = PlanContext(self.state, self.shards, is_single, HiddenNames())
+    def compile(self, frames: dict[str, DataFrame], tasks: int = 0) -> Relation:
+        """The result of a cycle, with so many tasks after an exchange; 0 for a small cycle."""
+        context = PlanContext(self.state, self.shards, tasks, HiddenNames())
         keys = {each.name: (ROW_KEY,) for each in self.inputs if isinstance(each, ChangesInput)}
         relation = ViewCompiler(context, frames, keys).compile(self.root)
         if relation.key:
@@ -63,8 +64,8 @@ class ViewReader:
         frame = relation.frame.withColumn(ONLY_ROW, F.lit(0).cast("tinyint"))
         return Relation(frame, relation.columns, (ONLY_ROW,), relation.is_append_only)
 
-    def _changes(self, frames: dict[str, DataFrame], *, is_single: bool) -> DataFrame:
-        relation = self.compile(frames, is_single=is_single)
+    def _changes(self, frames: dict[str, DataFrame], tasks: int) -> DataFrame:
+        relation = self.compile(frames, tasks)
         schema = relation.frame.schema
         columns = []
         for name in relation.names:

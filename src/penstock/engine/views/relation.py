@@ -82,21 +82,19 @@ def comparable(frame: DataFrame, column: Column, description: str) -> Column:
     return column
 
 
-def exchange(frame: DataFrame, shards: int, *, is_single: bool) -> DataFrame:
-    """Bring the rows of a shard into one task. A small cycle has one task for all shards, without a shuffle."""
-    if is_single:
-        return frame.coalesce(1)
-    shard = F.pmod(F.shiftright(F.col(HASH), 32), F.lit(shards)).cast("int")
-    return frame.withColumn(SHARD, shard).repartitionById(shards, F.col(SHARD)).drop(SHARD)
+def exchange(frame: DataFrame, shards: int, tasks: int) -> DataFrame:
+    """Bring the rows of a shard into one task. A task may have several shards."""
+    shard = F.pmod(F.pmod(F.shiftright(F.col(HASH), 32), F.lit(shards)), F.lit(tasks)).cast("int")
+    return frame.withColumn(SHARD, shard).repartitionById(tasks, F.col(SHARD)).drop(SHARD)
 
 
-def exchange_once(frame: DataFrame, shards: int, key: Sequence[str]) -> DataFrame:
+def exchange_once(frame: DataFrame, tasks: int, key: Sequence[str]) -> DataFrame:
     """Exchange rows in a way that is the same for all uses of the frame, so that Spark does it once.
 
     The filter passes all rows. Spark does not push it below the exchange, since it is not deterministic, and needs all
     columns for it. Otherwise each use would exchange other columns.
     """
-    rows = frame.repartition(shards, *map(quoted, key)) if key else frame.repartition(1)
+    rows = frame.repartition(tasks, *map(quoted, key)) if key else frame.repartition(1)
     # Maps have no hash.
     is_map = {field.name: isinstance(field.dataType, MapType | VariantType) for field in frame.schema}
     hashed = [quoted(name).isNull() if is_map[name] else quoted(name) for name in frame.columns]

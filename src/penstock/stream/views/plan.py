@@ -60,6 +60,15 @@ class Filter:
 
 
 @dataclass(frozen=True, slots=True)
+class SlidingWindows:
+    """All windows that contain a time, which is SQL in microseconds."""
+
+    micros_sql: str
+    size_us: int
+    slide_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class Explode:
     """One row for each element of an array, such as the sliding windows of an event. Elements must be distinct."""
 
@@ -67,8 +76,8 @@ class Explode:
     #: The column of the element, in addition to those of the input.
     name: str
     array_sql: str
-    #: For sliding windows: the elements are times in descending order, so many microseconds apart.
-    slide_us: int | None = None
+    #: The windows of which the elements are the starts.
+    windows: SlidingWindows | None = None
 
 
 @dataclass(frozen=True, slots=True)

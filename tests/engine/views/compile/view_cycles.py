@@ -83,7 +83,7 @@ class PlanRun:
 
     def compile(self, tables: Mapping[str, pa.Table], *, is_single: bool) -> Relation:
         frames = {name: self._spark.createDataFrame(table) for name, table in tables.items()}
-        context = PlanContext(self.state, 3, is_single, HiddenNames())
+        context = PlanContext(self.state, 3, 0 if is_single else 2, HiddenNames())
         return ViewCompiler(context, frames, {"v": ("id",)}).compile(self.root)
 
     def commit(self, token: str) -> None:

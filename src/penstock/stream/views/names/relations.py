@@ -108,7 +108,7 @@ def _add_windowed_table(
         )
     relation.window_time = window.time
     if window.is_sliding:
-        relation.sliding_starts, relation.slide_us = window.sliding_starts(), window.slide_us
+        relation.sliding = window
     start = relation_column(relation.alias, "window_start") if window.is_sliding else window.tumbling_start()
     relation.computed = {"window_start": start, "window_end": window.end(start)}
     return relation

@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from penstock.stream.sql.source import SqlSource
 from penstock.stream.views.names.clauses import is_bare_function, non_deterministic_error
+from penstock.stream.views.names.time_windows import TimeWindow
 from penstock.stream.views.tree import function_name, quoted, relation_column
 
 #: Columns of every event beside its fields.
@@ -39,10 +40,8 @@ class NamedRelation:
     source_name: str = ""
     #: Columns that are computed from others, by name in lower case.
     computed: dict[str, exp.Expr] = field(default_factory=dict)
-    #: The array of the starts of sliding windows, for HOP. One start is the column window_start.
-    sliding_starts: exp.Expr | None = None
-    #: The time from one start to the next.
-    slide_us: int | None = None
+    #: The sliding windows of HOP and window(). The start of each is the column window_start.
+    sliding: TimeWindow | None = None
     #: The time of TUMBLE and HOP. Rows without a time are in no window.
     window_time: exp.Expr | None = None
     #: How the fields of a queue without declared columns are written, by name in lower case.

@@ -49,7 +49,7 @@ class TimeWindow:
         return self.slide_us < self.size_us
 
     def tumbling_start(self) -> exp.Expr:
-        micros = self._micros()
+        micros = self.micros()
         offset = call("pmod", micros.copy(), _integer(self.size_us))
         return call("timestamp_micros", exp.Sub(this=micros, expression=offset))
 
@@ -64,7 +64,7 @@ class TimeWindow:
 
     def sliding_starts(self) -> exp.Expr:
         """Return the array of the starts of all windows that contain the time: the last start, then earlier ones."""
-        micros = self._micros()
+        micros = self.micros()
         offset = call("pmod", micros, _integer(self.slide_us))
         steps = exp.IntDiv(
             this=exp.Sub(this=_integer(self.size_us - 1), expression=offset), expression=_integer(self.slide_us)
@@ -75,7 +75,7 @@ class TimeWindow:
         number = exp.Lambda(this=body, expressions=[exp.to_identifier("i")])
         return call("transform", call("sequence", _integer(0), steps), number)
 
-    def _micros(self) -> exp.Expr:
+    def micros(self) -> exp.Expr:
         return call("unix_micros", exp.cast(self.time.copy(), "timestamp"))
 
 

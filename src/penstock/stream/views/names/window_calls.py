@@ -65,7 +65,7 @@ class WindowCalls:
         key = (window.time, window.size_us, window.slide_us)
         if key not in self._sliding:
             relation = add_lateral(self._statement, "window", ("start",))
-            relation.sliding_starts, relation.slide_us = window.sliding_starts(), window.slide_us
+            relation.sliding = window
             start = relation_column(relation.alias, "start")
             start.meta["is_resolved"] = True
             self._sliding[key] = start

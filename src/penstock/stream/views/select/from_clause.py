@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from penstock.stream.views.expressions import to_sql
 from penstock.stream.views.names.scope import RelationKind
+from penstock.stream.views.names.time_windows import TimeWindow
 from penstock.stream.views.plan import (
     Explode,
     Filter,
@@ -15,6 +16,7 @@ from penstock.stream.views.plan import (
     JoinKind,
     Operator,
     QueueSource,
+    SlidingWindows,
     SourceColumn,
     ViewSource,
     output_columns,
@@ -50,10 +52,15 @@ def _plan_relation(planner: QueryPlanner, node: Any) -> Operator:
         operator = (ViewSource if is_view else QueueSource)(relation.source_name, columns)
     if relation.window_time is None:
         return operator
-    if relation.sliding_starts is not None:
-        return Explode(operator, f"{relation.alias}.window_start", to_sql(relation.sliding_starts), relation.slide_us)
+    if relation.sliding is not None:
+        return _explode_windows(planner, operator, f"{relation.alias}.window_start", relation.sliding)
     is_known = exp.Not(this=exp.Is(this=relation.window_time.copy(), expression=exp.Null()))
     return Filter(operator, to_sql(is_known))
+
+
+def _explode_windows(planner: QueryPlanner, operator: Operator, name: str, window: TimeWindow) -> Explode:
+    starts, micros = (planner.statement.sql(tree, operator) for tree in (window.sliding_starts(), window.micros()))
+    return Explode(operator, name, starts, SlidingWindows(micros, window.size_us, window.slide_us))
 
 
 def _plan_join(planner: QueryPlanner, left: Operator, node: Any) -> Operator:
@@ -79,9 +86,8 @@ def _plan_join(planner: QueryPlanner, left: Operator, node: Any) -> Operator:
 def _plan_lateral(planner: QueryPlanner, operator: Operator, node: Any) -> Operator:
     statement = planner.statement
     relation = statement.relations[node.alias]
-    if relation.sliding_starts is not None:
-        starts = statement.sql(relation.sliding_starts, operator)
-        return Explode(operator, f"{relation.alias}.start", starts, relation.slide_us)
+    if relation.sliding is not None:
+        return _explode_windows(planner, operator, f"{relation.alias}.start", relation.sliding)
     names, array = relation.columns or (), node.this.expressions[0]
     function = function_name(node.this)
     if contains_query(array):

@@ -32,7 +32,8 @@ class Statement:
         self._reserved = {name.lower() for name in names}
         trees = [query]
         for relation in relations.values():
-            trees += [tree for tree in (relation.sliding_starts, relation.window_time) if tree is not None]
+            times = (relation.window_time, None if relation.sliding is None else relation.sliding.time)
+            trees += [time for time in times if time is not None]
         for tree in trees:
             for column in tree.find_all(exp.Column):
                 if column.table:
@@ -40,7 +41,7 @@ class Statement:
 
     def used_columns(self, relation: NamedRelation) -> tuple[str, ...]:
         """Return the columns of a queue or a view that the statement uses."""
-        computed = relation.computed if relation.sliding_starts is not None else {}
+        computed = relation.computed if relation.sliding is not None else {}
         return tuple(name for name in self._used.get(relation.alias, {}) if name not in computed)
 
     def unique_name(self, base: str) -> str:
