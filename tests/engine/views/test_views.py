@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
+from penstock.core.errors import QueryChanged
 from penstock.engine.stream import Stream
 from penstock.stream.aggregates import sum as sum_of
-from tests.engine.pipelines import Bench, drivers_lost
+from tests.engine.pipelines import Bench, drivers_lost, eventually
 from tests.engine.views.statements import (
     comparable,
     expected_rows,
@@ -164,6 +165,52 @@ def test_the_methods_of_a_stream_make_views(bench: Bench) -> None:
     assert replay_changes(bench, "newest.changes") == expected_rows(bench, NEWEST)
     assert Counter(change["op"] for change in bench.emitted("newest.changes"))["delete"] == 0
     assert len(bench.penstock.live("newest")) == len(read_rows(bench.url, "newest"))
+
+
+def test_state_of_events_expires_also_without_new_events(bench: Bench) -> None:
+    create_queues(bench)
+    views = make_views(
+        f"CREATE MATERIALIZED VIEW totals WITH (changes = 'changes', state_ttl_seconds = 1) AS {TOTALS};"
+        "CREATE MATERIALIZED VIEW everything WITH (state_ttl_seconds = 1) AS SELECT count(*) AS n FROM orders"
+    )
+
+    def run() -> None:
+        for name, (stream, options) in views.items():
+            bench.run(stream, name, **options)
+
+    def is_empty() -> bool:
+        run()
+        return not read_rows(bench.url, "totals") and not read_rows(bench.url, "everything")
+
+    chance = random.Random(9)
+    with drivers_lost(chance, 0.3):
+        for start in (0, 50):
+            push_random(bench, chance, start, 50)
+            run()
+            eventually(is_empty, "the end of all state")
+            assert bench.ask("SELECT coalesce(sum(rows), 0)::bigint FROM penstock.view_runs WHERE is_current") == 0
+    assert not replay_changes(bench, "changes")
+    push_random(bench, chance, 100, 20)
+    run()
+    found = read_rows(bench.url, "totals")
+    counted = "SELECT customer, count(*), sum(amount) FROM orders WHERE id >= 100 GROUP BY customer"
+    assert found == expected_rows(bench, counted)
+    assert replay_changes(bench, "changes") == found
+    assert read_rows(bench.url, "everything") == expected_rows(bench, "SELECT count(*) FROM orders WHERE id >= 100")
+
+
+def test_the_time_to_live_may_change_but_not_begin(bench: Bench) -> None:
+    create_queues(bench)
+    push_random(bench, random.Random(2), 0, 5)
+
+    def run(options: str) -> None:
+        ((stream, _),) = make_views(f"CREATE MATERIALIZED VIEW v WITH ({options}) AS {TOTALS}").values()
+        bench.run(stream, "v")
+
+    run("state_ttl_seconds = 3600")
+    run("state_ttl_seconds = 7200")
+    with pytest.raises(QueryChanged, match="state"):
+        run("indexes = 'total'")
 
 
 def test_a_deleted_view_leaves_nothing(bench: Bench) -> None:

@@ -242,7 +242,8 @@ def _prepare_view(
         types |= inferred
     if wait is not None and any(samples.values()):
         stored_types = _store_types(context, types, stored_types)
-    state = StateConfig(conninfo, context.id, 0)
+    ttl = view.state_ttl_seconds
+    state = StateConfig(conninfo, context.id, ttl_us=0 if ttl is None else round(ttl * 1_000_000))
     reader = ViewReader(view.root, inputs, state, VIEW_SHARDS, with_key_text=context.stream.sink is not None)
     relation = reader.compile({each.name: each.frame(spark, 1) for each in inputs}, is_single=True)
     table = ViewTable(

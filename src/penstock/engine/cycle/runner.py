@@ -106,7 +106,7 @@ class CycleRunner:
         table: pa.Table | None = None
         token = ""
         reports: list[TaskReport] = []
-        has_job = bool(plan.partitions) or self._prepared.join_state is not None
+        has_job = bool(plan.partitions) or plan.is_expiry or self._prepared.join_state is not None
         if has_job:
             spark_result = self.run_spark(plan) if prefetched is None else prefetched.result()
             table, started_at, token = spark_result.table, spark_result.started_at, spark_result.token
@@ -184,7 +184,7 @@ class CycleRunner:
     def _label_jobs(self, plan: CyclePlan) -> str:
         """Name the cycle of the next jobs, and return their token."""
         description, token = f"penstock query {self._context.name}, cycle {plan.cycle}", uuid4().hex
-        set_cycle_job(self._context.spark, CycleJob(self._fence, plan.cycle, token), description)
+        set_cycle_job(self._context.spark, CycleJob(self._fence, plan.cycle, token, plan.time_us), description)
         return token
 
     def _build_job(self, plan: CyclePlan) -> DataFrame:
@@ -192,6 +192,8 @@ class CycleRunner:
         prepared = self._prepared
         if prepared.references.forget_stale():
             prepared.small_job = None
+        if plan.is_expiry and isinstance(prepared.reader, ViewReader):
+            return prepared.reader.expiry_frame(self._context.spark, is_single=plan.is_small)
         if not plan.is_small:
             return prepared.transform(prepared.reader.frame(self._context.spark, len(plan.tasks)), False)
         return build_small_job(prepared) if prepared.small_job is None else prepared.small_job

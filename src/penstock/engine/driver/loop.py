@@ -115,7 +115,7 @@ class CycleLoop:
             self._release_loop = self._context.run(self._start_release_loop(cycles))
         with _planning_errors():
             self._planner = planner = self._new_planner(prepared)
-        if self._stop_offsets == {}:
+        if self._stop_offsets == {} and self._state_ttl_seconds == 0:
             self._state.started.set()
             return
         prefetcher, missing_fields = self._new_prefetcher(planner, cycles, prepared), self._new_missing_fields(prepared)
@@ -217,12 +217,18 @@ class CycleLoop:
             close_delay_us=close_delay_us(stream.windows, stream.time) + stream.time.lateness_us,
             stop_offsets=None if self._stop_offsets is None else dict(self._stop_offsets),
             outer_join=join if join is not None and join.is_outer else None,
+            state_ttl_seconds=self._state_ttl_seconds,
         )
         if self._release_loop is None:
             return Planner(config)
         limits = [default_limit(gate) for gate in stream.gates]
         costs = [float(NANOS_PER_TOKEN if gate.cost.fixed is None else gate.cost.fixed) for gate in stream.gates]
         return GatedPlanner(config, self._release_loop.buffer, prefetch_target(limits, costs))
+
+    @property
+    def _state_ttl_seconds(self) -> float:
+        view = self._context.stream.view
+        return 0.0 if view is None else view.state_ttl_seconds or 0.0
 
     def _new_prefetcher(self, planner: Planner, cycles: CycleRunner, prepared: PreparedQuery) -> Prefetcher | None:
         """A prefetcher, where the result of a cycle depends on its plan alone."""

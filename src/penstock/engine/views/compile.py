@@ -26,6 +26,7 @@ from penstock.engine.views.relation import (
     hash_of,
     nullable_fields,
     quoted,
+    with_expiry_rows,
 )
 from penstock.engine.views.runs import HASH
 from penstock.engine.views.state import WEIGHT, StateConfig
@@ -67,8 +68,20 @@ class PlanContext:
     is_single: bool
     names: HiddenNames
 
-    def state_of(self, operator: int) -> StateConfig:
-        return replace(self.state, operator=operator, shards=self.shards)
+    @property
+    def has_ttl(self) -> bool:
+        return self.state.ttl_us > 0
+
+    def state_of(self, operator: int, *, expires: bool) -> StateConfig:
+        """The state of an operator. That of rows of events expires if the view has a time to live."""
+        ttl_us = self.state.ttl_us if expires else 0
+        return replace(self.state, operator=operator, shards=self.shards, ttl_us=ttl_us)
+
+    def exchange(self, rows: DataFrame, *, expires: bool = False) -> DataFrame:
+        """Bring the rows of a shard into one task, with a row for each shard that looks for groups that expire."""
+        if expires and self.has_ttl and self.state.is_expiry:
+            rows = with_expiry_rows(rows, self.shards)
+        return exchange(rows, self.shards, is_single=self.is_single)
 
 
 class ViewCompiler:
@@ -171,7 +184,7 @@ class ViewCompiler:
         changes = self._frames[source.view].select(*columns, quoted(SEQUENCE), quoted(WEIGHT).cast("tinyint"))
         relation = Relation(changes, tuple(column.name for column in source.columns), key, is_append_only=False)
         rows = changes.withColumn(HASH, hash_of([quoted(name) for name in key]))
-        rows = exchange(rows, self._context.shards, is_single=self._context.is_single)
+        rows = self._context.exchange(rows)
         output = pa.schema([*nullable_fields(arrow_schema(rows), relation.names), pa.field(WEIGHT, pa.int8())])
         return replace(relation, frame=apply_function(rows, NetChanges(output, key)))
 

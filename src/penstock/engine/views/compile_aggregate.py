@@ -21,7 +21,6 @@ from penstock.engine.views.relation import (
     apply_function,
     arrow_schema,
     comparable,
-    exchange,
     hash_of,
     nullable_fields,
     quoted,
@@ -222,14 +221,18 @@ def compile_aggregate(aggregate: Aggregate, relation: Relation, context: PlanCon
     builder = _AggregateBuilder(aggregate, relation)
     rows, columns = builder.input(), builder.columns
     schema = arrow_schema(rows)
-    preaggregates = columns.can_preaggregate and not context.is_single
+    expires = relation.is_append_only
+    state = context.state_of(operator, expires=expires)
+    # Partial aggregates have no weight, as the rows that look for groups that expire have.
+    looks_for_expired = state.is_expiry and state.ttl_us > 0
+    preaggregates = columns.can_preaggregate and not (context.is_single or looks_for_expired)
     if preaggregates:
         fields = [*nullable_fields(schema, (HASH, *columns.groups)), *columns.partial_fields]
         rows = apply_function(rows, Preaggregate(pa.schema(fields), columns))
-    rows = exchange(rows, context.shards, is_single=context.is_single)
+    rows = context.exchange(rows, expires=expires)
     results = [field for field in columns.result_fields if field.name in builder.used]
     output = pa.schema([*nullable_fields(schema, columns.groups), *results, pa.field(WEIGHT, pa.int8())])
-    function = AggregateOperator(output, context.state_of(operator), columns, preaggregates)
+    function = AggregateOperator(output, state, columns, preaggregates)
     result = Relation(apply_function(rows, function), columns.groups, columns.groups, is_append_only=False)
     selected = [quoted(name) for name in columns.groups]
     selected += [result.expression(sql).alias(name) for name, sql in builder.results]

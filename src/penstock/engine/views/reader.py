@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -53,6 +53,11 @@ class ViewReader:
     def small_frame(self, spark: SparkSession) -> DataFrame:
         """The changes of a small cycle, in one task and without a shuffle."""
         return self._changes({each.name: each.frame(spark, 1) for each in self.inputs}, is_single=True)
+
+    def expiry_frame(self, spark: SparkSession, *, is_single: bool) -> DataFrame:
+        """The changes of a cycle that reads no events and looks for groups that expire."""
+        reader = replace(self, state=replace(self.state, is_expiry=True))
+        return reader._changes({each.name: each.frame(spark, 1) for each in self.inputs}, is_single=is_single)
 
     def compile(self, frames: dict[str, DataFrame], *, is_single: bool) -> Relation:
         context = PlanContext(self.state, self.shards, is_single, HiddenNames())

@@ -37,7 +37,12 @@ class ViewMethods:
         return made
 
     def materialize(
-        self, name: str, *, changes: str | None = None, indexes: Sequence[str | Sequence[str]] = ()
+        self,
+        name: str,
+        *,
+        changes: str | None = None,
+        indexes: Sequence[str | Sequence[str]] = (),
+        state_ttl_seconds: float | None = None,
     ) -> Self:
         """Name a materialized view, which is ``penstock_live.<name>``.
 
@@ -45,8 +50,9 @@ class ViewMethods:
             name: The name of the view and of its query.
             changes: A queue that gets every change of the result.
             indexes: Columns, or lists of columns, of the result to index.
+            state_ttl_seconds: Groups without a change for so long expire; by default never.
         """
-        made: Self = self._view_builder.materialize(self, name, changes, indexes)
+        made: Self = self._view_builder.materialize(self, name, changes, indexes, state_ttl_seconds)
         return made
 
     @property

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from penstock.stream.views.plan import Operator, ViewSource, walk
+from penstock.core.errors import InvalidOption
+from penstock.core.option_checks import check_number
+from penstock.stream.views.plan import Operator, ViewSource, has_expiring_state, walk
 
 if TYPE_CHECKING:
     from penstock.stream.definition import Definition
@@ -25,6 +27,19 @@ class MaterializedView:
     select: str = field(default="", compare=False)
     #: The name of the view, if it was given with the definition.
     name: str | None = field(default=None, compare=False)
+    #: Rows that events left in the state expire if their group has no change for so long; None: never.
+    state_ttl_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.state_ttl_seconds is None:
+            return
+        check_number("state_ttl_seconds", self.state_ttl_seconds, 1, 1e10)
+        if not has_expiring_state(self.root):
+            raise InvalidOption(
+                "state_ttl_seconds has no effect on this view: none of its operators keeps rows of events. Leave it "
+                "out, or set it for the view that this one reads",
+                option="state_ttl_seconds",
+            )
 
     @property
     def source_views(self) -> list[str]:
