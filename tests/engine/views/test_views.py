@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from penstock.core.errors import QueryChanged
+from penstock.core.errors import QueryChanged, StateLimitReached
 from penstock.engine.stream import Stream
 from penstock.stream.aggregates import sum as sum_of
+from tests.cli.command_line import CommandLine
 from tests.engine.pipelines import Bench, drivers_lost, eventually
 from tests.engine.views.statements import (
     comparable,
@@ -211,6 +212,55 @@ def test_the_time_to_live_may_change_but_not_begin(bench: Bench) -> None:
     run("state_ttl_seconds = 7200")
     with pytest.raises(QueryChanged, match="state"):
         run("indexes = 'total'")
+
+
+def test_a_query_stops_before_its_state_passes_the_limit(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    create_queues(bench)
+    statement = "SELECT id, count(*) AS n FROM orders GROUP BY id"
+
+    def run(limit: int) -> None:
+        view = f"CREATE MATERIALIZED VIEW v WITH (max_state_bytes = {limit}) AS {statement}"
+        ((stream, _),) = make_views(view).values()
+        bench.run(stream, "v")
+
+    def state_bytes() -> int:
+        return int(bench.ask("SELECT sum(octet_length(data)) FROM penstock.view_runs WHERE is_current"))
+
+    bench.push([(None, {"id": number}) for number in range(5_000)])
+    run(10**9)
+    used = state_bytes()
+    bench.push([(None, {"id": 0})])
+    before = expected_rows(bench, statement)
+    assert not caplog.records
+    run(round(used * 1.2))
+    assert "of its limit" in caplog.text
+    assert read_rows(bench.url, "v") == before
+    bench.push([(None, {"id": number}) for number in range(5_000, 10_000)])
+    with pytest.raises(StateLimitReached, match="larger max_state_bytes"):
+        run(round(used * 1.2))
+    assert read_rows(bench.url, "v") == before
+    assert state_bytes() <= used * 1.2
+    run(10**9)
+    assert read_rows(bench.url, "v") == expected_rows(bench, statement)
+
+
+def test_the_state_of_operators_is_shown_by_name(bench: Bench) -> None:
+    create_queues(bench)
+    statement = (
+        "SELECT o.customer, count(*) AS n FROM orders o LEFT JOIN payments p ON o.id = p.order_id AND p.paid > 1 "
+        "GROUP BY o.customer"
+    )
+    ((stream, _),) = make_views(f"CREATE MATERIALIZED VIEW v WITH (state_ttl_seconds = 60) AS {statement}").values()
+    push_random(bench, random.Random(8), 0, 20)
+    bench.run(stream, "v")
+    cli = CommandLine(bench.url)
+    view = cli.json("query", "show", "v")["materialized_view"]
+    assert view["state_ttl_seconds"] == 60
+    assert [each["name"] for each in view["operators"]] == ["left join on o.id = p.order_id", "aggregate by o.customer"]
+    assert all(each["rows"] and each["bytes"] for each in view["operators"])
+    shown = cli.ok("query", "show", "v")
+    assert "aggregate by o.customer: " in shown
+    assert "state expires after  1 min" in shown
 
 
 def test_a_deleted_view_leaves_nothing(bench: Bench) -> None:

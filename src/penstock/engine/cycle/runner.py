@@ -35,6 +35,7 @@ from penstock.engine.planning.poison_search import PoisonSearch
 from penstock.engine.spark.errors import error_summary
 from penstock.engine.views.changes import group_changes
 from penstock.engine.views.reader import ViewReader
+from penstock.engine.views.state_limit import StateLimit
 from penstock.engine.worker.preaggregate import merge_blocks
 from penstock.engine.worker.reader import EventReader
 from penstock.engine.worker.reports import ConflictingReports, EventFailure, PartitionReport, TaskReport
@@ -72,6 +73,7 @@ class CycleRunner:
             stream.sink_key if stream.windows else None,
             prepared.join_state,
             prepared.view_table,
+            _state_limit(context),
         )
         functions = (stream.sink_key, *(gate.cost.expression for gate in stream.gates))
         self._has_internal_fields = any(is_python(function) for function in functions)
@@ -270,6 +272,13 @@ class CycleRunner:
             return None
         async with self._context.log.database.connection() as conn:
             return await join_state.oldest_expired(conn)
+
+
+def _state_limit(context: QueryContext) -> StateLimit | None:
+    view = context.stream.view
+    if view is None or view.max_state_bytes is None:
+        return None
+    return StateLimit(context.id, context.name, view.max_state_bytes, view.state_ttl_seconds is not None)
 
 
 def build_small_job(prepared: PreparedQuery) -> DataFrame:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -34,6 +35,12 @@ class ViewColumn:
     is_hidden: bool = False
 
 
+class CompiledView(NamedTuple):
+    relation: Relation
+    #: The operators with state in the order of their numbers. A join with a condition has several.
+    stateful: Sequence[Operator]
+
+
 @dataclass(frozen=True)
 class ViewReader:
     """The Spark plan of a view's cycles."""
@@ -59,17 +66,18 @@ class ViewReader:
         reader = replace(self, state=replace(self.state, is_expiry=True))
         return reader._changes({each.name: each.frame(spark, 1) for each in self.inputs}, is_single=is_single)
 
-    def compile(self, frames: dict[str, DataFrame], *, is_single: bool) -> Relation:
+    def compile(self, frames: dict[str, DataFrame], *, is_single: bool) -> CompiledView:
         context = PlanContext(self.state, self.shards, is_single, HiddenNames())
         keys = {each.name: (ROW_KEY,) for each in self.inputs if isinstance(each, ChangesInput)}
-        relation = ViewCompiler(context, frames, keys).compile(self.root)
-        if relation.key:
-            return relation
-        frame = relation.frame.withColumn(ONLY_ROW, F.lit(0).cast("tinyint"))
-        return Relation(frame, relation.columns, (ONLY_ROW,), relation.is_append_only)
+        compiler = ViewCompiler(context, frames, keys)
+        relation = compiler.compile(self.root)
+        if not relation.key:
+            frame = relation.frame.withColumn(ONLY_ROW, F.lit(0).cast("tinyint"))
+            relation = Relation(frame, relation.columns, (ONLY_ROW,), relation.is_append_only)
+        return CompiledView(relation, list(compiler.stateful.values()))
 
     def _changes(self, frames: dict[str, DataFrame], *, is_single: bool) -> DataFrame:
-        relation = self.compile(frames, is_single=is_single)
+        relation = self.compile(frames, is_single=is_single).relation
         schema = relation.frame.schema
         columns = []
         for name in relation.names:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from penstock.stream.definition import Definition
 
 #: The options of a view that are part of its definition.
-VIEW_OPTIONS = ("changes", "indexes", "state_ttl_seconds")
+VIEW_OPTIONS = ("changes", "indexes", "state_ttl_seconds", "max_state_bytes")
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,7 @@ class ViewStatementCompiler:
             self._parse_indexes(query, options.get("indexes"), output_columns(root)),
             name=name,
             state_ttl_seconds=options.get("state_ttl_seconds"),
+            max_state_bytes=options.get("max_state_bytes"),
         )
         changes = options.get("changes")
         sink = None if changes is None else check_name(changes, "queue")

@@ -99,6 +99,7 @@ def materialize(
     changes: str | None,
     indexes: Sequence[str | Sequence[str]],
     state_ttl_seconds: float | None,
+    max_state_bytes: int | None,
 ) -> _Stream:
     """Name the view, its changes queue and its indexes, and bound its state."""
     if stream.view is None:
@@ -111,7 +112,11 @@ def materialize(
         if column not in columns:
             raise InvalidRequest(f"there is no column {column!r} to index; there are {', '.join(columns)}")
     named = dataclasses.replace(
-        view, name=check_name(name, "query"), indexes=lists, state_ttl_seconds=state_ttl_seconds
+        view,
+        name=check_name(name, "query"),
+        indexes=lists,
+        state_ttl_seconds=state_ttl_seconds,
+        max_state_bytes=max_state_bytes,
     )
     sink = stream.sink if changes is None else check_name(changes, "queue")
     return dataclasses.replace(stream, view=named, sink=sink)

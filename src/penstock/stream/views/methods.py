@@ -43,6 +43,7 @@ class ViewMethods:
         changes: str | None = None,
         indexes: Sequence[str | Sequence[str]] = (),
         state_ttl_seconds: float | None = None,
+        max_state_bytes: int | None = None,
     ) -> Self:
         """Name a materialized view, which is ``penstock_live.<name>``.
 
@@ -51,8 +52,9 @@ class ViewMethods:
             changes: A queue that gets every change of the result.
             indexes: Columns, or lists of columns, of the result to index.
             state_ttl_seconds: Groups without a change for so long expire; by default never.
+            max_state_bytes: The query stops before its state has more bytes; by default there is no limit.
         """
-        made: Self = self._view_builder.materialize(self, name, changes, indexes, state_ttl_seconds)
+        made: Self = self._view_builder.materialize(self, name, changes, indexes, state_ttl_seconds, max_state_bytes)
         return made
 
     @property
