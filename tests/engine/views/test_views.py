@@ -9,10 +9,13 @@ import random
 from collections import Counter
 from decimal import Decimal
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from penstock.core.errors import QueryChanged, StateLimitReached
+from penstock.engine.cycle.commit import Committer
+from penstock.engine.cycle.models import CommitStats, CycleResult
 from penstock.engine.stream import Stream
 from penstock.stream.aggregates import sum as sum_of
 from tests.cli.command_line import CommandLine
@@ -200,6 +203,31 @@ def test_state_of_events_expires_also_without_new_events(bench: Bench) -> None:
     assert read_rows(bench.url, "everything") == expected_rows(bench, "SELECT count(*) FROM orders WHERE id >= 100")
 
 
+def test_a_cycle_that_expires_state_is_repeated_after_a_failure(bench: Bench) -> None:
+    create_queues(bench)
+    push_random(bench, random.Random(4), 0, 10)
+    ((stream, _),) = make_views(f"CREATE MATERIALIZED VIEW v WITH (state_ttl_seconds = 1) AS {TOTALS}").values()
+    bench.run(stream, "v")
+    commit = Committer.commit
+    failed: list[int] = []
+
+    async def fail_once(self: Committer, work: CycleResult) -> CommitStats:
+        if work.plan.is_expiry and work.view_changes is not None and not failed:
+            failed.append(work.plan.cycle)
+            raise RuntimeError("a failure that no event causes")
+        return await commit(self, work)
+
+    def is_empty() -> bool:
+        bench.run(stream, "v")
+        return not read_rows(bench.url, "v")
+
+    with mock.patch.object(Committer, "commit", fail_once):
+        eventually(is_empty, "the end of all state")
+    assert failed
+    error = bench.ask("SELECT error FROM penstock.cycles WHERE error IS NOT NULL")
+    assert "a failure that no event causes" in error
+
+
 def test_the_time_to_live_may_change_but_not_begin(bench: Bench) -> None:
     create_queues(bench)
     push_random(bench, random.Random(2), 0, 5)
@@ -240,6 +268,7 @@ def test_a_query_stops_before_its_state_passes_the_limit(bench: Bench, caplog: p
         run(round(used * 1.2))
     assert read_rows(bench.url, "v") == before
     assert state_bytes() <= used * 1.2
+    assert "max_state_bytes" in bench.ask("SELECT error FROM penstock.cycles WHERE error IS NOT NULL")
     run(10**9)
     assert read_rows(bench.url, "v") == expected_rows(bench, statement)
 

@@ -19,8 +19,10 @@ from penstock.core.errors import (
     DatabaseUnavailable,
     PenstockError,
     PlanningFailed,
+    QueryError,
     RepeatedFailure,
     SparkFailure,
+    StateLimitReached,
 )
 from penstock.db.retry import CONNECTION_ERRORS
 from penstock.engine.cycle.commit import CycleTooLarge
@@ -332,14 +334,18 @@ class CycleLoop:
 
     def _on_error(self, cycles: CycleRunner, plan: CyclePlan, error: Exception) -> float:
         """End the loop or search for a poison event. Returns the seconds to wait before the next cycle."""
-        if isinstance(error, (*CONNECTION_ERRORS, PenstockError, psycopg.ProgrammingError)):
+        if isinstance(error, StateLimitReached):
+            self._fail(cycles, plan, error)
+        elif isinstance(error, (*CONNECTION_ERRORS, PenstockError, psycopg.ProgrammingError)):
             self._end(error)  # no event causes these
         elif isinstance(error, reports.ConflictingReports):
-            self._on_ambiguous_reports(cycles, plan, SparkFailure(f"the tasks of a cycle disagree: {error}"))
+            self._fail(cycles, plan, SparkFailure(f"the tasks of a cycle disagree: {error}"))
         elif is_worker_error(error, DatabaseLost):
             self._end(DatabaseUnavailable(f"a task could not reach PostgreSQL: {error_summary(error)}"))
         elif (message := worker_message(error, ConfigurationError)) is not None:
             self._end(ConfigurationError(f"a task lacks a setting: {message}"))
+        elif plan.is_expiry:
+            self._fail(cycles, plan, SparkFailure(f"a cycle that expires state failed: {error_summary(error)}"))
         else:
             return self._search_poison_event(cycles, plan, error)
         return 0.0
@@ -376,7 +382,7 @@ class CycleLoop:
             self._end(second)
         return 0.0
 
-    def _on_ambiguous_reports(self, cycles: CycleRunner, plan: CyclePlan, error: SparkFailure) -> None:
+    def _fail(self, cycles: CycleRunner, plan: CyclePlan, error: QueryError) -> None:
         """End the loop with the reason in the ledger. No event is to blame, so none is searched for."""
         self._state.status.failed_cycles += 1
         try:
