@@ -171,7 +171,19 @@ def test_the_methods_of_a_stream_make_views(bench: Bench) -> None:
     assert len(bench.penstock.live("newest")) == len(read_rows(bench.url, "newest"))
 
 
-def test_state_of_events_expires_also_without_new_events(bench: Bench) -> None:
+def test_a_running_query_expires_state_while_no_events_arrive(bench: Bench) -> None:
+    create_queues(bench)
+    options = "changes = 'changes', state_ttl_seconds = 1"
+    ((stream, _),) = make_views(f"CREATE MATERIALIZED VIEW v WITH ({options}) AS {TOTALS}").values()
+    push_random(bench, random.Random(6), 0, 10)
+    with bench.running(stream, "v"):
+        eventually(lambda: bench.emitted("changes"), "the first changes")
+        eventually(lambda: not read_rows(bench.url, "v"), "the end of all state")
+    assert {change["op"] for change in bench.emitted("changes")} >= {"insert", "delete"}
+    assert not replay_changes(bench, "changes")
+
+
+def test_state_of_events_expires_before_a_run_reads_events(bench: Bench) -> None:
     create_queues(bench)
     views = make_views(
         f"CREATE MATERIALIZED VIEW totals WITH (changes = 'changes', state_ttl_seconds = 1) AS {TOTALS};"

@@ -70,6 +70,7 @@ async def read_view_status(database: Database, query: int) -> ViewStatus | None:
         rows,
         size,
         [OperatorSize(*each) for each in operators],
-        view["state_ttl_seconds"],
-        view["max_state_bytes"],
+        # A view that has not run since an upgrade has none of these.
+        view.get("state_ttl_seconds"),
+        view.get("max_state_bytes"),
     )
