@@ -91,7 +91,7 @@ async def test_size_of_a_view_and_its_operators(http: httpx.AsyncClient, log: Lo
     async with log.database.connection() as conn:
         created = await conn.execute(
             "INSERT INTO penstock.queries (name, description, fingerprint, history_seconds, view) "
-            "VALUES ('totals', '{}', '', 1, %s) RETURNING id",
+            "VALUES ('by_customer', '{}', '', 1, %s) RETURNING id",
             [json.dumps(view)],
         )
         (query,) = await created.fetchone() or (0,)
@@ -101,15 +101,15 @@ async def test_size_of_a_view_and_its_operators(http: httpx.AsyncClient, log: Lo
                 "rows, data, is_current) VALUES (%s, %s, 0, 0, '', '', 1, '{}', 7, '12345', %s)",
                 [query, operator, is_current],
             )
-    details = await wait_for(http, lambda d: "totals" in [query["name"] for query in d["queries"]])
-    (found,) = [query for query in details["queries"] if query["name"] == "totals"]
+    details = await wait_for(http, lambda d: "by_customer" in [query["name"] for query in d["queries"]])
+    (found,) = [query for query in details["queries"] if query["name"] == "by_customer"]
     assert found["operators"] == [
         {"operator": 1, "description": "aggregate by customer", "rows": 14, "bytes": 10},
         {"operator": 2, "description": "first 3", "rows": 0, "bytes": 0},
     ]
     assert (found["viewRows"], found["viewBytes"], found["viewStateLimitBytes"]) == (0, 0, 10_000)
     samples = await scrape(http)
-    labels = {"query": "totals", "operator": "1", "description": "aggregate by customer"}
+    labels = {"query": "by_customer", "operator": "1", "description": "aggregate by customer"}
     assert value(samples, "penstock_view_operator_bytes", **labels) == 10
 
 
