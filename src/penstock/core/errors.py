@@ -43,6 +43,7 @@
     │   ├── LeaseLost             another driver runs the query, or its positions moved (no event is lost)
     │   ├── PlanningFailed        the next cycle could not be planned
     │   ├── SparkFailure          Spark ended the query
+    │   ├── StateLimitReached     the state of a view would exceed its max_state_bytes
     │   └── WindowKeyFailed       the key function of closed windows raised
     │
     │   Sinks: raised by a sink's ``write``
@@ -248,6 +249,10 @@ class PlanningFailed(QueryError):
 
 class SparkFailure(QueryError):
     """Spark ended the query. The message contains Spark's error."""
+
+
+class StateLimitReached(QueryError):
+    """The state of a materialized view would be larger than its ``max_state_bytes``."""
 
 
 class WindowKeyFailed(QueryError):

@@ -65,6 +65,10 @@ class CyclePlan(msgspec.Struct, array_like=True, frozen=True):
     tasks: list[list[int]]
     #: In an outer join: emit at most so many expired rows that found no match.
     expired_rows: int = 0
+    #: The time of the plan, by the clock of the database.
+    time_us: int = 0
+    #: In a view: rows of events that have not changed for its time to live expire.
+    is_expiry: bool = False
 
     @property
     def events(self) -> int:

@@ -235,5 +235,5 @@ def _compile_view(
         frames[name] = each.frame(spark, 1) if decoded is None else each.apply_steps(decoded)
         inputs.append(each)
     reader = ViewReader(view.root, inputs, StateConfig(base.conninfo, 0), 1, with_key_text=False)
-    relation = reader.compile(frames)
+    relation = reader.compile(frames).relation
     return relation.frame.select(*map(quoted, relation.columns))

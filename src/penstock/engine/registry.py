@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from penstock.engine.joins.state import JoinState
     from penstock.engine.views.result_table import ViewTable
+    from penstock.engine.views.status import ViewState
     from penstock.log.log import Log
     from penstock.log.queue_info import QueryState
 
@@ -180,15 +182,20 @@ class Registry:
             for statement in state.create_statements():
                 await conn.execute(statement, prepare=False)
 
-    async def create_view_table(self, table: ViewTable) -> None:
-        """Create the table of a view's result, if it does not exist."""
+    async def create_view_table(self, table: ViewTable, state: ViewState) -> None:
+        """Create the table of a view's result, if it does not exist, and store what its state consists of."""
         async with self._log.database.connection() as conn, conn.transaction():
             await conn.execute(_sql["lock_catalog"])
             if await self._find(conn, table.name) is None:
                 return
             for statement in table.create_statements():
                 await conn.execute(statement, prepare=False)
-            await conn.execute(_sql["set_view"], {"query": table.query_id, "view": json.dumps(table.to_json())})
+            params = {
+                "query": table.query_id,
+                "view": json.dumps(table.to_json()),
+                "state": json.dumps(dataclasses.asdict(state)),
+            }
+            await conn.execute(_sql["set_view"], params)
 
     async def view_types(self, name: str) -> dict[str, str] | None:
         """Return the Spark types of a view's columns; None if there is no such view, or it was never prepared."""

@@ -175,6 +175,9 @@ def _describe_view(view: MaterializedView) -> list[str]:
     for name, stream in view.inputs.items():
         described = [line for line in describe(stream) if line != f"from: {name}"]
         lines += [f"input {name} {line}" for line in described]
+    if view.state_ttl_seconds is not None:
+        # The state has a time for each group. How long it lives may change.
+        lines.append("state: expires")
     return [*lines, *(f"index: {', '.join(columns)}" for columns in view.indexes)]
 
 

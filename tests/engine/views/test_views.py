@@ -9,12 +9,17 @@ import random
 from collections import Counter
 from decimal import Decimal
 from typing import Any
+from unittest import mock
 
 import pytest
 
+from penstock.core.errors import QueryChanged, StateLimitReached
+from penstock.engine.cycle.commit import Committer
+from penstock.engine.cycle.models import CommitStats, CycleResult
 from penstock.engine.stream import Stream
 from penstock.stream.aggregates import sum as sum_of
-from tests.engine.pipelines import Bench, drivers_lost
+from tests.cli.command_line import CommandLine
+from tests.engine.pipelines import Bench, drivers_lost, eventually
 from tests.engine.views.statements import (
     comparable,
     expected_rows,
@@ -183,6 +188,139 @@ def test_the_methods_of_a_stream_make_views(bench: Bench) -> None:
     assert replay_changes(bench, "newest.changes") == expected_rows(bench, NEWEST)
     assert Counter(change["op"] for change in bench.emitted("newest.changes"))["delete"] == 0
     assert len(bench.penstock.live("newest")) == len(read_rows(bench.url, "newest"))
+
+
+def test_a_running_query_expires_state_while_no_events_arrive(bench: Bench) -> None:
+    create_queues(bench)
+    options = "changes = 'changes', state_ttl_seconds = 1"
+    ((stream, _),) = make_views(f"CREATE MATERIALIZED VIEW v WITH ({options}) AS {TOTALS}").values()
+    push_random(bench, random.Random(6), 0, 10)
+    with bench.running(stream, "v"):
+        eventually(lambda: bench.emitted("changes"), "the first changes")
+        eventually(lambda: not read_rows(bench.url, "v"), "the end of all state")
+    assert {change["op"] for change in bench.emitted("changes")} >= {"insert", "delete"}
+    assert not replay_changes(bench, "changes")
+
+
+def test_state_of_events_expires_before_a_run_reads_events(bench: Bench) -> None:
+    create_queues(bench)
+    views = make_views(
+        f"CREATE MATERIALIZED VIEW totals WITH (changes = 'changes', state_ttl_seconds = 1) AS {TOTALS};"
+        "CREATE MATERIALIZED VIEW everything WITH (state_ttl_seconds = 1) AS SELECT count(*) AS n FROM orders"
+    )
+
+    def run() -> None:
+        for name, (stream, options) in views.items():
+            bench.run(stream, name, **options)
+
+    def is_empty() -> bool:
+        run()
+        return not read_rows(bench.url, "totals") and not read_rows(bench.url, "everything")
+
+    chance = random.Random(9)
+    with drivers_lost(chance, 0.3):
+        for start in (0, 50):
+            push_random(bench, chance, start, 50)
+            run()
+            eventually(is_empty, "the end of all state")
+            assert bench.ask("SELECT coalesce(sum(rows), 0)::bigint FROM penstock.view_runs WHERE is_current") == 0
+    assert not replay_changes(bench, "changes")
+    push_random(bench, chance, 100, 20)
+    run()
+    found = read_rows(bench.url, "totals")
+    counted = "SELECT customer, count(*), sum(amount) FROM orders WHERE id >= 100 GROUP BY customer"
+    assert found == expected_rows(bench, counted)
+    assert replay_changes(bench, "changes") == found
+    assert read_rows(bench.url, "everything") == expected_rows(bench, "SELECT count(*) FROM orders WHERE id >= 100")
+
+
+def test_a_cycle_that_expires_state_is_repeated_after_a_failure(bench: Bench) -> None:
+    create_queues(bench)
+    push_random(bench, random.Random(4), 0, 10)
+    ((stream, _),) = make_views(f"CREATE MATERIALIZED VIEW v WITH (state_ttl_seconds = 1) AS {TOTALS}").values()
+    bench.run(stream, "v")
+    commit = Committer.commit
+    failed: list[int] = []
+
+    async def fail_once(self: Committer, work: CycleResult) -> CommitStats:
+        if work.plan.is_expiry and work.view_changes is not None and not failed:
+            failed.append(work.plan.cycle)
+            raise RuntimeError("a failure that no event causes")
+        return await commit(self, work)
+
+    def is_empty() -> bool:
+        bench.run(stream, "v")
+        return not read_rows(bench.url, "v")
+
+    with mock.patch.object(Committer, "commit", fail_once):
+        eventually(is_empty, "the end of all state")
+    assert failed
+    error = bench.ask("SELECT error FROM penstock.cycles WHERE error IS NOT NULL")
+    assert "a failure that no event causes" in error
+
+
+def test_the_time_to_live_may_change_but_not_begin(bench: Bench) -> None:
+    create_queues(bench)
+    push_random(bench, random.Random(2), 0, 5)
+
+    def run(options: str) -> None:
+        ((stream, _),) = make_views(f"CREATE MATERIALIZED VIEW v WITH ({options}) AS {TOTALS}").values()
+        bench.run(stream, "v")
+
+    run("state_ttl_seconds = 3600")
+    run("state_ttl_seconds = 7200")
+    with pytest.raises(QueryChanged, match="state"):
+        run("indexes = 'total'")
+
+
+def test_a_query_stops_before_its_state_passes_the_limit(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    create_queues(bench)
+    statement = "SELECT id, count(*) AS n FROM orders GROUP BY id"
+
+    def run(limit: int) -> None:
+        view = f"CREATE MATERIALIZED VIEW v WITH (max_state_bytes = {limit}) AS {statement}"
+        ((stream, _),) = make_views(view).values()
+        bench.run(stream, "v")
+
+    def state_bytes() -> int:
+        return int(bench.ask("SELECT sum(octet_length(data)) FROM penstock.view_runs WHERE is_current"))
+
+    bench.push([(None, {"id": number}) for number in range(5_000)])
+    run(10**9)
+    used = state_bytes()
+    bench.push([(None, {"id": 0})])
+    before = expected_rows(bench, statement)
+    assert not caplog.records
+    run(round(used * 1.2))
+    assert "of its limit" in caplog.text
+    assert read_rows(bench.url, "v") == before
+    bench.push([(None, {"id": number}) for number in range(5_000, 10_000)])
+    with pytest.raises(StateLimitReached, match="larger max_state_bytes"):
+        run(round(used * 1.2))
+    assert read_rows(bench.url, "v") == before
+    assert state_bytes() <= used * 1.2
+    assert "max_state_bytes" in bench.ask("SELECT error FROM penstock.cycles WHERE error IS NOT NULL")
+    run(10**9)
+    assert read_rows(bench.url, "v") == expected_rows(bench, statement)
+
+
+def test_the_state_of_operators_is_shown_by_name(bench: Bench) -> None:
+    create_queues(bench)
+    statement = (
+        "SELECT o.customer, count(*) AS n FROM orders o LEFT JOIN payments p ON o.id = p.order_id AND p.paid > 1 "
+        "GROUP BY o.customer"
+    )
+    ((stream, _),) = make_views(f"CREATE MATERIALIZED VIEW v WITH (state_ttl_seconds = 60) AS {statement}").values()
+    push_random(bench, random.Random(8), 0, 20)
+    bench.run(stream, "v")
+    cli = CommandLine(bench.url)
+    view = cli.json("query", "show", "v")["materialized_view"]
+    assert view["state_ttl_seconds"] == 60
+    assert [each["name"] for each in view["operators"]] == ["left join on o.id = p.order_id", "aggregate by o.customer"]
+    assert all(each["rows"] and each["bytes"] for each in view["operators"])
+    shown = cli.ok("query", "show", "v")
+    assert "aggregate by o.customer: " in shown
+    assert "state expires after  1 min" in shown
 
 
 def test_a_deleted_view_leaves_nothing(bench: Bench) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -85,6 +86,33 @@ async def test_database_metrics(http: httpx.AsyncClient, log: Log) -> None:
     assert details["dlqSize"] == 1
 
 
+async def test_size_of_a_view_and_its_operators(http: httpx.AsyncClient, log: Log) -> None:
+    view = {"operators": ["aggregate by customer", "first 3"], "max_state_bytes": 10_000}
+    async with log.database.connection() as conn:
+        created = await conn.execute(
+            "INSERT INTO penstock.queries (name, description, fingerprint, history_seconds, view) "
+            "VALUES ('by_customer', '{}', '', 1, %s) RETURNING id",
+            [json.dumps(view)],
+        )
+        (query,) = await created.fetchone() or (0,)
+        for operator, is_current in ((1, True), (1, True), (1, False)):
+            await conn.execute(
+                "INSERT INTO penstock.view_runs (query_id, operator, shard, part, run_id, token, attempt, replaces, "
+                "rows, data, is_current) VALUES (%s, %s, 0, 0, '', '', 1, '{}', 7, '12345', %s)",
+                [query, operator, is_current],
+            )
+    details = await wait_for(http, lambda d: "by_customer" in [query["name"] for query in d["queries"]])
+    (found,) = [query for query in details["queries"] if query["name"] == "by_customer"]
+    assert found["operators"] == [
+        {"operator": 1, "description": "aggregate by customer", "rows": 14, "bytes": 10},
+        {"operator": 2, "description": "first 3", "rows": 0, "bytes": 0},
+    ]
+    assert (found["viewRows"], found["viewBytes"], found["viewStateLimitBytes"]) == (0, 0, 10_000)
+    samples = await scrape(http)
+    labels = {"query": "by_customer", "operator": "1", "description": "aggregate by customer"}
+    assert value(samples, "penstock_view_operator_bytes", **labels) == 10
+
+
 async def test_json_totals_have_documented_names(http: httpx.AsyncClient) -> None:
     document = (await http.get("/metrics", headers={"Accept": "application/json"})).json()
     processor = {
@@ -126,7 +154,7 @@ async def test_labels_contain_no_event_keys(http: httpx.AsyncClient, log: Log) -
     assert "very-secret-key" not in (await http.get("/metrics")).text
     assert "very-secret-key" not in (await http.get("/v1/metrics")).text
     assert {name for family in ALL_FAMILIES for name in family.labels} <= {
-        "queue", "group", "query", "status", "method", "route", "kind", "reason",
+        "queue", "group", "query", "operator", "description", "status", "method", "route", "kind", "reason",
     }  # fmt: skip
 
 

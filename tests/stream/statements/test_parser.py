@@ -241,6 +241,11 @@ def test_interval_join() -> None:
 REFUSED = [
     ("SELECT a FROM o", 1, "name the queue of its results"),
     ("DELETE FROM x", 1, "a statement is CREATE QUEUE"),
+    ("SHOW MATERIALIZED VIEWS", 1, "penstock query list"),
+    ("EXPLAIN SELECT a FROM o", 1, "penstock sql FILE --check"),
+    ("DROP MATERIALIZED VIEW v", 1, "penstock query delete NAME"),
+    ("REFRESH MATERIALIZED VIEW v", 1, "leave out REFRESH"),
+    ("ALTER MATERIALIZED VIEW v RENAME TO w", 1, "a changed SELECT needs --reset"),
     ("CREATE TABLE x (a int)", 8, "CREATE REFERENCE"),
     ("INSERT INTO x SELECT a FRM o", 28, "cannot be read"),
     ("INSERT INTO x SELECT a FROM", 24, "Expected table name"),

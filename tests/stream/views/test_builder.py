@@ -33,6 +33,8 @@ TOTALS = ORDERS.key_by("customer").aggregate({"n": agg.count(), "total": "sum(am
         (lambda: ORDERS.join(TOTALS, on="customer", event_time="at"), "belong to a join with within"),
         (lambda: TOTALS.materialize("t", indexes=["x"]), "there is no column 'x' to index"),
         (lambda: ORDERS.aggregate({"top": agg.top_k("id")}), "top_k needs a window"),
+        (lambda: TOTALS.materialize("t", state_ttl_seconds=0), "state_ttl_seconds must be a number from 1"),
+        (lambda: ORDERS.materialize("t", state_ttl_seconds=60), "none of its operators keeps rows of events"),
     ],
 )
 def test_what_a_view_cannot_do_is_refused(make: Callable[[], Any], message: str) -> None:

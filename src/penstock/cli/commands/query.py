@@ -21,7 +21,7 @@ from penstock.core.formatting import counted, duration, number, size
 if TYPE_CHECKING:
     from penstock.engine.ledger import CycleRecord
     from penstock.engine.registry import QueryInfo
-    from penstock.engine.views.status import ViewStatus
+    from penstock.engine.views.status import OperatorSize, ViewStatus
     from penstock.log.log import Log
     from penstock.log.queue_info import GroupInfo
 
@@ -99,6 +99,8 @@ async def show(session: CommandSession, query: QueryName) -> None:
         ],
     )
     session.out.section("Steps", "\n".join(info.description))
+    if view is not None and view.operators:
+        session.out.section("State", "\n".join(map(_operator_line, view.operators)))
     session.out.fields(
         "In the last five minutes",
         [
@@ -112,13 +114,22 @@ async def show(session: CommandSession, query: QueryName) -> None:
 
 
 def _view_fields(view: ViewStatus) -> list[tuple[str, str]]:
-    """The lines of a materialized view: its key, its rows, and the state of its operators."""
-    state = [f"{counted(each.rows, 'row')}, {size(each.bytes)} ({each.operator})" for each in view.operators]
+    """The lines of a materialized view: its key, its rows, and the size of its state."""
+    state = size(view.state_bytes)
+    if view.max_state_bytes is not None:
+        state += f" of at most {size(view.max_state_bytes)}"
+        if view.is_near_limit:
+            state += ". The query stops at the limit: start it with a larger max_state_bytes"
     return [
         ("key", ", ".join(view.key) or "hidden"),
         ("rows", f"about {number(view.rows)}, {size(view.bytes)}"),
-        ("state of operators", "; ".join(state) or "none"),
+        ("state", state),
+        *([] if view.state_ttl_seconds is None else [("state expires after", duration(view.state_ttl_seconds))]),
     ]
+
+
+def _operator_line(operator: OperatorSize) -> str:
+    return f"{operator.name}: {counted(operator.rows, 'row')}, {size(operator.bytes)}"
 
 
 @command(

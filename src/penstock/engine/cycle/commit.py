@@ -243,6 +243,9 @@ class Committer:
         if table is None or changes is None:
             return None
         await table.apply(conn, changes, result.job_token, query.now)
+        # A cycle that expires state may need more for a moment.
+        if self._target.state_limit is not None and not result.plan.is_expiry:
+            await self._target.state_limit.check(conn)
         if self._target.sink is None:
             return None
         return change_events(changes, table.columns, result.plan.cycle, query.now)

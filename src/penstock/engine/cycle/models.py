@@ -20,6 +20,7 @@ from penstock.engine.registry import Registry
 from penstock.engine.result_tables import ResultTables
 from penstock.engine.views.changes import ViewChanges
 from penstock.engine.views.result_table import ViewTable
+from penstock.engine.views.state_limit import StateLimit
 from penstock.engine.worker.reports import EventRef, TaskReport
 from penstock.log.log import Log
 from penstock.stream.definition import Definition
@@ -107,6 +108,7 @@ class CommitTarget:
     window_key: Any = None
     join_state: JoinState | None = None
     view_table: ViewTable | None = None
+    state_limit: StateLimit | None = None
 
 
 _T = TypeVar("_T")

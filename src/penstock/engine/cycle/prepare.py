@@ -34,11 +34,13 @@ from penstock.engine.views.inputs import changes_schema, has_known_types, prepar
 from penstock.engine.views.reader import VIEW_SHARDS, ViewReader, result_columns
 from penstock.engine.views.result_table import ViewTable
 from penstock.engine.views.state import StateConfig
+from penstock.engine.views.status import ViewState
 from penstock.engine.worker.preaggregate import Preaggregation
 from penstock.engine.worker.read_config import EMPTY_SCHEMA, ReadConfig
 from penstock.engine.worker.reader import EventReader
 from penstock.log.event import Event
 from penstock.stream.definition import Definition
+from penstock.stream.views.describe import name_operators
 from penstock.stream.views.view import MaterializedView
 from penstock.stream.windows import SessionWindow
 
@@ -244,13 +246,15 @@ def _prepare_view(
         types |= inferred
     if wait is not None and any(samples.values()):
         stored_types = _store_types(context, types, stored_types)
-    state = StateConfig(conninfo, context.id, 0)
+    ttl = view.state_ttl_seconds
+    state = StateConfig(conninfo, context.id, ttl_us=0 if ttl is None else round(ttl * 1_000_000))
     reader = ViewReader(view.root, inputs, state, VIEW_SHARDS, with_key_text=context.stream.sink is not None)
-    relation = reader.compile({each.name: each.frame(spark, 1) for each in inputs})
+    relation, stateful = reader.compile({each.name: each.frame(spark, 1) for each in inputs})
     table = ViewTable(
         context.id, context.name, result_columns(relation), relation.key, view.indexes, relation.is_append_only
     )
-    context.run(context.registry.create_view_table(table))
+    view_state = ViewState(name_operators(stateful), view.state_ttl_seconds, view.max_state_bytes)
+    context.run(context.registry.create_view_table(table, view_state))
     return PreparedQuery(
         stored_types,
         groups,

@@ -36,6 +36,7 @@ from penstock.engine.planning.poison_search import PoisonSearch
 from penstock.engine.spark.errors import error_summary
 from penstock.engine.views.changes import group_changes
 from penstock.engine.views.reader import ViewReader
+from penstock.engine.views.state_limit import StateLimit
 from penstock.engine.worker.preaggregate import merge_blocks
 from penstock.engine.worker.reader import EventReader
 from penstock.engine.worker.reports import ConflictingReports, EventFailure, PartitionReport, TaskReport
@@ -73,6 +74,7 @@ class CycleRunner:
             stream.sink_key if stream.windows else None,
             prepared.join_state,
             prepared.view_table,
+            _state_limit(context),
         )
         functions = (stream.sink_key, *(gate.cost.expression for gate in stream.gates))
         self._has_internal_fields = any(is_python(function) for function in functions)
@@ -107,7 +109,7 @@ class CycleRunner:
         table: pa.Table | None = None
         token = ""
         reports: list[TaskReport] = []
-        has_job = bool(plan.partitions) or self._prepared.join_state is not None
+        has_job = bool(plan.partitions) or plan.is_expiry or self._prepared.join_state is not None
         if has_job:
             spark_result = self.run_spark(plan) if prefetched is None else prefetched.result()
             table, started_at, token = spark_result.table, spark_result.started_at, spark_result.token
@@ -194,7 +196,7 @@ class CycleRunner:
     def _label_jobs(self, plan: CyclePlan) -> str:
         """Name the cycle of the next jobs, and return their token."""
         description, token = f"penstock query {self._context.name}, cycle {plan.cycle}", uuid4().hex
-        set_cycle_job(self._context.spark, CycleJob(self._fence, plan.cycle, token), description)
+        set_cycle_job(self._context.spark, CycleJob(self._fence, plan.cycle, token, plan.time_us), description)
         return token
 
     def _build_job(self, plan: CyclePlan) -> DataFrame:
@@ -203,6 +205,8 @@ class CycleRunner:
         if prepared.references.forget_stale():
             prepared.small_job = None
             prepared.large_plans.clear()
+        if plan.is_expiry and isinstance(prepared.reader, ViewReader):
+            return prepared.reader.expiry_frame(self._context.spark, is_small=plan.is_small)
         if not plan.is_small:
             return self._build_large_job(len(plan.tasks))
         return build_small_job(prepared) if prepared.small_job is None else prepared.small_job
@@ -289,6 +293,13 @@ class CycleRunner:
             return None
         async with self._context.log.database.connection() as conn:
             return await join_state.oldest_expired(conn)
+
+
+def _state_limit(context: QueryContext) -> StateLimit | None:
+    view = context.stream.view
+    if view is None or view.max_state_bytes is None:
+        return None
+    return StateLimit(context.id, context.name, view.max_state_bytes, view.state_ttl_seconds is not None)
 
 
 def build_small_job(prepared: PreparedQuery) -> DataFrame:

@@ -19,8 +19,10 @@ from penstock.core.errors import (
     DatabaseUnavailable,
     PenstockError,
     PlanningFailed,
+    QueryError,
     RepeatedFailure,
     SparkFailure,
+    StateLimitReached,
 )
 from penstock.db.retry import CONNECTION_ERRORS
 from penstock.engine.cycle.commit import CycleTooLarge
@@ -115,7 +117,7 @@ class CycleLoop:
             self._release_loop = self._context.run(self._start_release_loop(cycles))
         with _planning_errors():
             self._planner = planner = self._new_planner(prepared)
-        if self._stop_offsets == {}:
+        if self._stop_offsets == {} and self._state_ttl_seconds == 0:
             self._state.started.set()
             return
         prefetcher, missing_fields = self._new_prefetcher(planner, cycles, prepared), self._new_missing_fields(prepared)
@@ -217,12 +219,18 @@ class CycleLoop:
             close_delay_us=close_delay_us(stream.windows, stream.time) + stream.time.lateness_us,
             stop_offsets=None if self._stop_offsets is None else dict(self._stop_offsets),
             outer_join=join if join is not None and join.is_outer else None,
+            state_ttl_seconds=self._state_ttl_seconds,
         )
         if self._release_loop is None:
             return Planner(config)
         limits = [default_limit(gate) for gate in stream.gates]
         costs = [float(NANOS_PER_TOKEN if gate.cost.fixed is None else gate.cost.fixed) for gate in stream.gates]
         return GatedPlanner(config, self._release_loop.buffer, prefetch_target(limits, costs))
+
+    @property
+    def _state_ttl_seconds(self) -> float:
+        view = self._context.stream.view
+        return 0.0 if view is None else view.state_ttl_seconds or 0.0
 
     def _new_prefetcher(self, planner: Planner, cycles: CycleRunner, prepared: PreparedQuery) -> Prefetcher | None:
         """A prefetcher, where the result of a cycle depends on its plan alone."""
@@ -333,14 +341,18 @@ class CycleLoop:
 
     def _on_error(self, cycles: CycleRunner, plan: CyclePlan, error: Exception) -> float:
         """End the loop or search for a poison event. Returns the seconds to wait before the next cycle."""
-        if isinstance(error, (*CONNECTION_ERRORS, PenstockError, psycopg.ProgrammingError)):
+        if isinstance(error, StateLimitReached):
+            self._fail(cycles, plan, error)
+        elif isinstance(error, (*CONNECTION_ERRORS, PenstockError, psycopg.ProgrammingError)):
             self._end(error)  # no event causes these
         elif isinstance(error, reports.ConflictingReports):
-            self._on_ambiguous_reports(cycles, plan, SparkFailure(f"the tasks of a cycle disagree: {error}"))
+            self._fail(cycles, plan, SparkFailure(f"the tasks of a cycle disagree: {error}"))
         elif is_worker_error(error, DatabaseLost):
             self._end(DatabaseUnavailable(f"a task could not reach PostgreSQL: {error_summary(error)}"))
         elif (message := worker_message(error, ConfigurationError)) is not None:
             self._end(ConfigurationError(f"a task lacks a setting: {message}"))
+        elif plan.is_expiry:
+            self._fail(cycles, plan, SparkFailure(f"a cycle that expires state failed: {error_summary(error)}"))
         else:
             return self._search_poison_event(cycles, plan, error)
         return 0.0
@@ -377,7 +389,7 @@ class CycleLoop:
             self._end(second)
         return 0.0
 
-    def _on_ambiguous_reports(self, cycles: CycleRunner, plan: CyclePlan, error: SparkFailure) -> None:
+    def _fail(self, cycles: CycleRunner, plan: CyclePlan, error: QueryError) -> None:
         """End the loop with the reason in the ledger. No event is to blame, so none is searched for."""
         self._state.status.failed_cycles += 1
         try:

@@ -28,6 +28,10 @@ _groups = Statements("penstock.log", "groups.sql")
 
 #: Notifications are awaited in portions of this length, since a wait for them cannot be interrupted.
 _LISTEN_SECONDS = 0.1
+#: Expired state is looked for so often in its time to live, and after a pause of at least so many seconds.
+_EXPIRIES, _MIN_EXPIRY_PAUSE_SECONDS = 10, 5.0
+#: Up to so many rows of state are looked through by one task.
+_SMALL_STATE_ROWS = 1_000_000
 #: A wall clock that closes no window is asked again after a pause that grows to this length.
 _MAX_DUE_PAUSE_SECONDS = 5.0
 
@@ -62,6 +66,8 @@ class PlannerConfig:
     stop_offsets: Mapping[int, int] | None = None
     #: The state of an outer join, which emits rows that expire without a match.
     outer_join: JoinState | None = None
+    #: The time to live of a view's state; 0: for ever.
+    state_ttl_seconds: float = 0.0
 
 
 class UnreadPartition(NamedTuple):
@@ -104,6 +110,8 @@ class Planner:
         self._was_full = False
         self._due_checks = 0
         self._next_due_check = 0.0
+        #: The first cycle of a driver looks for expired state, since the last one may be long ago.
+        self._next_expiry = -math.inf
 
     def close(self) -> None:
         self._conn.close()
@@ -173,6 +181,8 @@ class Planner:
         if flags.is_paused:
             return None
         search = flags.search
+        if search is None and self._is_time_to_expire():
+            return self._begin([], is_expiry=True)
         if search is not None and search.expired_rows and self._has_expired_rows():
             return self._begin([], search.expired_rows)
         partitions = self._next_partitions(search)
@@ -292,6 +302,14 @@ class Planner:
         self._next_due_check = time.monotonic() + min(0.25 * self._due_checks, _MAX_DUE_PAUSE_SECONDS)
         return True
 
+    def _is_time_to_expire(self) -> bool:
+        """Tell whether state of a view may have expired."""
+        return self._config.state_ttl_seconds > 0 and time.monotonic() >= self._next_expiry
+
+    def _has_small_state(self) -> bool:
+        row = self._conn.execute(_sql["state_rows"], self._params()).fetchone()
+        return row is not None and row[0] <= _SMALL_STATE_ROWS
+
     def _has_window_due(self) -> bool:
         config, join = self._config, self._config.outer_join
         params = self._params(
@@ -305,21 +323,25 @@ class Planner:
         row = self._conn.execute(statement, params).fetchone()
         return row is not None and bool(row[0])
 
-    def _begin(self, partitions: list[PartitionRange], expired_rows: int = 0) -> CyclePlan:
+    def _begin(self, partitions: list[PartitionRange], expired_rows: int = 0, *, is_expiry: bool = False) -> CyclePlan:
         """Number the cycle and store its plan in the ledger."""
         config = self._config
         events = sum(partition.events for partition in partitions)
-        is_small = events <= config.small_events
+        is_small = self._has_small_state() if is_expiry else events <= config.small_events
         tasks = [list(range(len(partitions)))] if is_small else assign_tasks(partitions, config.parallelism())
         with self._conn.transaction():
             params = self._params(lease=timedelta(seconds=config.lease_seconds))
             row = self._conn.execute(_sql["begin_cycle"], params).fetchone()
             if row is None:
                 raise LeaseLost(f"query {config.query!r} was taken over by another driver")
-            plan = CyclePlan(row[0], is_small, partitions, tasks, expired_rows)
+            cycle, time_us, _ = row
+            plan = CyclePlan(cycle, is_small, partitions, tasks, expired_rows, time_us, is_expiry)
             stored = self._params(cycle=plan.cycle, plan=plans.encode(plan), planned=events)
             self._conn.execute(_sql["store_plan"], stored)
         self._last_start = time.monotonic()
+        if is_expiry:
+            pause = max(config.state_ttl_seconds / _EXPIRIES, _MIN_EXPIRY_PAUSE_SECONDS)
+            self._next_expiry = self._last_start + pause
         self._was_full = self._size.is_full(events)
         self._size.begin_cycle(events, self._last_start)
         return plan

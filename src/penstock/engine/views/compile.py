@@ -26,6 +26,7 @@ from penstock.engine.views.relation import (
     hash_of,
     nullable_fields,
     quoted,
+    with_expiry_rows,
 )
 from penstock.engine.views.runs import HASH
 from penstock.engine.views.state import WEIGHT, StateConfig
@@ -72,12 +73,20 @@ class PlanContext:
     def is_single(self) -> bool:
         return not self.tasks
 
-    def exchange(self, rows: DataFrame) -> DataFrame:
-        """Bring the rows of a shard into one task."""
-        return rows.coalesce(1) if self.is_single else exchange(rows, self.shards, self.tasks)
+    @property
+    def has_ttl(self) -> bool:
+        return self.state.ttl_us > 0
 
-    def state_of(self, operator: int) -> StateConfig:
-        return replace(self.state, operator=operator, shards=self.shards)
+    def state_of(self, operator: int, *, expires: bool) -> StateConfig:
+        """The state of an operator. That of rows of events expires if the view has a time to live."""
+        ttl_us = self.state.ttl_us if expires else 0
+        return replace(self.state, operator=operator, shards=self.shards, ttl_us=ttl_us)
+
+    def exchange(self, rows: DataFrame, *, expires: bool = False) -> DataFrame:
+        """Bring the rows of a shard into one task, with a row for each shard that looks for groups that expire."""
+        if expires and self.has_ttl and self.state.is_expiry:
+            rows = with_expiry_rows(rows, self.shards)
+        return rows.coalesce(1) if self.is_single else exchange(rows, self.shards, self.tasks)
 
 
 class ViewCompiler:

@@ -251,13 +251,17 @@ def compile_aggregate(
     builder = _AggregateBuilder(aggregate, relation)
     rows, columns = builder.input(), builder.columns
     schema = arrow_schema(rows)
-    preaggregates = columns.can_preaggregate and not context.is_single
+    expires = relation.is_append_only
+    state = context.state_of(operator, expires=expires)
+    # Partial aggregates have no weight, as the rows that look for groups that expire have.
+    looks_for_expired = state.is_expiry and state.ttl_us > 0
+    preaggregates = columns.can_preaggregate and not (context.is_single or looks_for_expired)
     if preaggregates:
         rows = _preaggregate_windows(builder, windowed, schema) or _preaggregate(rows, columns, schema)
-    rows = context.exchange(rows)
+    rows = context.exchange(rows, expires=expires)
     results = [field for field in columns.result_fields if field.name in builder.used]
     output = pa.schema([*nullable_fields(schema, columns.groups), *results, pa.field(WEIGHT, pa.int8())])
-    function = AggregateOperator(output, context.state_of(operator), columns, preaggregates)
+    function = AggregateOperator(output, state, columns, preaggregates)
     result = Relation(apply_function(rows, function), columns.groups, columns.groups, is_append_only=False)
     selected = [quoted(name) for name in columns.groups]
     selected += [result.expression(sql).alias(name) for name, sql in builder.results]

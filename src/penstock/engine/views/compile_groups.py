@@ -46,13 +46,13 @@ def compile_top_n(top_n: TopN, relation: Relation, context: PlanContext, operato
             relation.key_expression(sort_key.sql, "ORDER BY")
         order.append(SortColumn(name, sort_key.is_descending, sort_key.nulls_first))
     order += [SortColumn(name) for name in relation.key]
-    rows = context.exchange(rows)
+    rows = context.exchange(rows, expires=relation.is_append_only)
     fields = nullable_fields(arrow_schema(rows), relation.names)
     if top_n.rank_name is not None:
         fields.append(pa.field(top_n.rank_name, pa.int32()))
     function = TopNOperator(
         pa.schema([*fields, pa.field(WEIGHT, pa.int8())]),
-        context.state_of(operator),
+        context.state_of(operator, expires=relation.is_append_only),
         groups,
         relation.key,
         tuple(order),
@@ -71,10 +71,12 @@ def compile_window_functions(
     windows: WindowFunctions, relation: Relation, context: PlanContext, operator: int
 ) -> Relation:
     rows, groups = _group_rows(relation, windows.partition_by)
-    rows = context.exchange(rows)
+    rows = context.exchange(rows, expires=relation.is_append_only)
     fields = nullable_fields(arrow_schema(rows), dict.fromkeys((*groups, *relation.names)))
     output = pa.schema([pa.field(GROUP_HASH, pa.int64()), *fields, pa.field(WEIGHT, pa.int8())])
-    function = GroupRowsOperator(output, context.state_of(operator), groups, relation.key)
+    function = GroupRowsOperator(
+        output, context.state_of(operator, expires=relation.is_append_only), groups, relation.key
+    )
     frame = apply_function(rows, function)
     if not context.is_single:
         # The window functions need no other exchange: the groups have this hash.

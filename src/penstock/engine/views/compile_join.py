@@ -56,7 +56,10 @@ def compile_join(
         left.frame,  # replaced below
         (*left.columns, *right.columns),
         (*left.key, *right.key),
-        is_append_only=join.kind is JoinKind.INNER and left.is_append_only and right.is_append_only,
+        is_append_only=join.kind is JoinKind.INNER
+        and left.is_append_only
+        and right.is_append_only
+        and not context.has_ttl,
     )
     if join.condition is None:
         frame = _compile_equi_join(left, right, join.kind, keys, (), context, next_operator())
@@ -111,10 +114,11 @@ def _compile_rows_in_pairs(
     output = pa.schema([*nullable_fields(arrow_schema(rows), names), pa.field(WEIGHT, pa.int8())])
     function = SemiJoinOperator(
         output,
-        context.state_of(operator),
+        context.state_of(operator, expires=False),
         kind is not JoinKind.SEMI,
         relation.key,
-        JoinSide(0, relation.key, relation.names, relation.key, relation.is_append_only),
+        # Rows that expire in the operator before disappear here.
+        JoinSide(0, relation.key, relation.names, relation.key, relation.is_append_only and not context.has_ttl),
         None if is_one_sided else side + 1,
     )
     return apply_function(rows, function)
@@ -162,17 +166,19 @@ def _compile_equi_join(
 ) -> DataFrame:
     """The columns of both sides, UNMATCHED and WEIGHT. Changes of the sides in ``passed`` are rows too."""
     key_names = tuple(f"__jk{number}" for number in range(len(keys.left)))
-    sides = (_side(left, 0, key_names), _side(right, 1, key_names))
+    sides = (_side(left, 0, key_names, context), _side(right, 1, key_names, context))
+    expires = left.is_append_only or right.is_append_only
     inputs = []
     for number, (relation, values) in enumerate(((left, keys.left), (right, keys.right))):
         rows = _join_input(relation, number, key_names, values, relation.names)
         # Rows with a null key have no match.
         keeps_nulls = number in (*passed, *_OUTER_SIDES.get(kind, ()))
         inputs.append(rows if keeps_nulls else rows.filter(~F.col(NULL_KEY)))
-    rows = _exchange_both(inputs, context)
+    rows = _exchange_both(inputs, context, expires=expires)
     fields = nullable_fields(arrow_schema(rows), (*sides[0].columns, *sides[1].columns))
     output = pa.schema([*fields, pa.field(UNMATCHED, pa.int8()), pa.field(WEIGHT, pa.int8())])
-    frame = apply_function(rows, JoinOperator(output, context.state_of(operator), kind, key_names, *sides, passed))
+    state = context.state_of(operator, expires=expires)
+    frame = apply_function(rows, JoinOperator(output, state, kind, key_names, *sides, passed))
     columns = [
         quoted(prefixed).alias(name)
         for side, relation in zip(sides, (left, right), strict=True)
@@ -185,26 +191,30 @@ def _compile_semi_join(
     left: Relation, right: Relation, kind: JoinKind, keys: _JoinKeys, context: PlanContext, operator: int
 ) -> Relation:
     key_names = tuple(f"__jk{number}" for number in range(len(keys.left)))
-    side = _side(left, 0, key_names)
+    side = _side(left, 0, key_names, context)
+    expires = left.is_append_only or right.is_append_only
     inputs = [
         _join_input(left, 0, key_names, keys.left, left.names),
         _join_input(right, 1, key_names, keys.right, ()).filter(~F.col(NULL_KEY)),
     ]
     if kind is JoinKind.SEMI:
         inputs[0] = inputs[0].filter(~F.col(NULL_KEY))
-    rows = _exchange_both(inputs, context)
+    rows = _exchange_both(inputs, context, expires=expires)
     fields = nullable_fields(arrow_schema(rows), side.columns)
     output = pa.schema([*fields, pa.field(WEIGHT, pa.int8())])
-    function = SemiJoinOperator(output, context.state_of(operator), kind is JoinKind.ANTI, key_names, side)
+    state = context.state_of(operator, expires=expires)
+    other_expires = right.is_append_only and context.has_ttl
+    function = SemiJoinOperator(output, state, kind is JoinKind.ANTI, key_names, side, other_expires=other_expires)
     frame = apply_function(rows, function)
     columns = [quoted(prefixed).alias(name) for prefixed, name in zip(side.columns, left.names, strict=True)]
     return Relation(frame.select(*columns, quoted(WEIGHT)), left.columns, left.key, is_append_only=False)
 
 
-def _side(relation: Relation, number: int, join_keys: tuple[str, ...]) -> JoinSide:
+def _side(relation: Relation, number: int, join_keys: tuple[str, ...], context: PlanContext) -> JoinSide:
     names = {name: _prefixed(number, name) for name in relation.names}
     key = tuple(names[name] for name in relation.key)
-    return JoinSide(number, join_keys, tuple(names.values()), key, relation.is_append_only)
+    expires = relation.is_append_only and context.has_ttl
+    return JoinSide(number, join_keys, tuple(names.values()), key, relation.is_append_only and not expires, expires)
 
 
 def _join_input(
@@ -228,9 +238,9 @@ def _join_input(
     return relation.select(columns).frame
 
 
-def _exchange_both(inputs: Sequence[DataFrame], context: PlanContext) -> DataFrame:
+def _exchange_both(inputs: Sequence[DataFrame], context: PlanContext, *, expires: bool) -> DataFrame:
     rows = inputs[0].unionByName(inputs[1], allowMissingColumns=True)
-    return context.exchange(rows)
+    return context.exchange(rows, expires=expires)
 
 
 def _prefixed(side: int, name: str) -> str:

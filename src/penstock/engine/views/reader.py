@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -34,6 +35,12 @@ class ViewColumn:
     is_hidden: bool = False
 
 
+class CompiledView(NamedTuple):
+    relation: Relation
+    #: The operators with state in the order of their numbers. A join with a condition has several.
+    stateful: Sequence[Operator]
+
+
 @dataclass(frozen=True)
 class ViewReader:
     """The Spark plan of a view's cycles."""
@@ -54,18 +61,26 @@ class ViewReader:
         """The changes of a small cycle, in one task and without a shuffle."""
         return self._changes({each.name: each.frame(spark, 1) for each in self.inputs}, 0)
 
-    def compile(self, frames: dict[str, DataFrame], tasks: int = 0) -> Relation:
+    def expiry_frame(self, spark: SparkSession, *, is_small: bool) -> DataFrame:
+        """The changes of a cycle that reads no events and looks for groups that expire."""
+        reader = replace(self, state=replace(self.state, is_expiry=True))
+        return reader._changes(
+            {each.name: each.frame(spark, 1) for each in self.inputs}, 0 if is_small else self.shards
+        )
+
+    def compile(self, frames: dict[str, DataFrame], tasks: int = 0) -> CompiledView:
         """The result of a cycle, with so many tasks after an exchange; 0 for a small cycle."""
         context = PlanContext(self.state, self.shards, tasks, HiddenNames())
         keys = {each.name: (ROW_KEY,) for each in self.inputs if isinstance(each, ChangesInput)}
-        relation = ViewCompiler(context, frames, keys).compile(self.root)
-        if relation.key:
-            return relation
-        frame = relation.frame.withColumn(ONLY_ROW, F.lit(0).cast("tinyint"))
-        return Relation(frame, relation.columns, (ONLY_ROW,), relation.is_append_only)
+        compiler = ViewCompiler(context, frames, keys)
+        relation = compiler.compile(self.root)
+        if not relation.key:
+            frame = relation.frame.withColumn(ONLY_ROW, F.lit(0).cast("tinyint"))
+            relation = Relation(frame, relation.columns, (ONLY_ROW,), relation.is_append_only)
+        return CompiledView(relation, list(compiler.stateful.values()))
 
     def _changes(self, frames: dict[str, DataFrame], tasks: int) -> DataFrame:
-        relation = self.compile(frames, tasks)
+        relation = self.compile(frames, tasks).relation
         schema = relation.frame.schema
         columns = []
         for name in relation.names:

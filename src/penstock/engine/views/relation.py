@@ -88,6 +88,18 @@ def exchange(frame: DataFrame, shards: int, tasks: int) -> DataFrame:
     return frame.withColumn(SHARD, shard).repartitionById(tasks, F.col(SHARD)).drop(SHARD)
 
 
+def with_expiry_rows(frame: DataFrame, shards: int) -> DataFrame:
+    """Add a row of weight 0 to each shard. Spark computes nothing for a shard without rows.
+
+    Such a row lets an operator look for groups that expire.
+    """
+    values = {HASH: F.shiftleft(F.col("id"), 32), WEIGHT: F.lit(0)}
+    columns = [
+        values.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name) for field in frame.schema.fields
+    ]
+    return frame.union(frame.sparkSession.range(0, shards, 1, 1).select(columns))
+
+
 def exchange_once(frame: DataFrame, tasks: int, key: Sequence[str]) -> DataFrame:
     """Exchange rows in a way that is the same for all uses of the frame, so that Spark does it once.
 

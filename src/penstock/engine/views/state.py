@@ -8,7 +8,7 @@ data of those that it does not have, so a cache is never out of date.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +26,9 @@ SHARD, WEIGHT = "__shard", "__weight"
 _FAN_OUT = 4
 #: Runs with fewer rows count as equally small.
 _SMALL_RUN = 256
+#: Deleted rows leave the state when all runs of a shard become one. A cycle that expires groups does so once the newer
+#: runs have this part of the rows of the oldest one.
+_REWRITTEN_SHARE = 4
 _GROUP_BITS = np.int64(-(2**32))
 _ROW_BITS = np.int64(2**32 - 1)
 
@@ -39,12 +42,17 @@ class StateConfig:
     query_id: int
     operator: int = 0
     shards: int = 1
+    #: Groups expire that have no change for so long; 0: never.
+    ttl_us: int = 0
+    #: True in a cycle that looks for groups that expire.
+    is_expiry: bool = False
 
     def open(self, shards: Sequence[int]) -> OperatorState:
         task = current_task() if self.query_id else None
         if task is None:
             return OperatorState(EmptyStore(), shards, self.shards)
-        return OperatorState(PostgresRunStore(self.conninfo, self.query_id, self.operator, task), shards, self.shards)
+        store = PostgresRunStore(self.conninfo, self.query_id, self.operator, task)
+        return OperatorState(store, shards, self.shards, task.job.time_us, shrinks=self.is_expiry)
 
 
 def row_hashes(groups: IntArray, rows: IntArray) -> IntArray:
@@ -60,9 +68,14 @@ def shards_of(hashes: IntArray, shards: int) -> IntArray:
 class OperatorState:
     """The state that one task reads and changes: the runs of all shards in its input."""
 
-    def __init__(self, store: RunStore, shards: Sequence[int], shard_count: int) -> None:
+    def __init__(
+        self, store: RunStore, shards: Sequence[int], shard_count: int, now_us: int = 0, *, shrinks: bool = False
+    ) -> None:
         self._store = store
         self._shard_count = shard_count
+        #: The time of the cycle.
+        self.now_us = now_us
+        self._shrinks = shrinks
         self._runs: dict[RunKey, list[Run]] = {}
         for run in store.load(shards):
             self._runs.setdefault(run.key, []).append(run)
@@ -126,6 +139,19 @@ class OperatorState:
         groups = sorted_unique(hashes & _GROUP_BITS)
         return self._concat(self._match(part, groups, groups | _ROW_BITS))
 
+    def select(self, part: int, condition: Callable[[pa.Table], BoolArray]) -> pa.Table | None:
+        """All rows that fulfil a condition, also older versions of rows. One piece is in memory at a time."""
+        tables = []
+        for piece in (p for key, runs in self._runs.items() if key.part == part for run in runs for p in run.pieces):
+            is_loaded = piece.rows is not None
+            self._store.load_pieces([piece])
+            positions = np.flatnonzero(condition(piece.table()))
+            if len(positions):
+                tables.append(_rows(piece, positions))
+            if not is_loaded:
+                piece.rows = None
+        return combine(pa.concat_tables(tables)) if tables else None
+
     def add(self, part: int, rows: pa.Table, merge: Merge) -> None:
         """Add rows to a part, and merge them with the newest runs where those are small."""
         if not rows.num_rows:
@@ -172,7 +198,10 @@ class OperatorState:
     def _add_run(self, key: RunKey, rows: pa.Table, merge: Merge) -> None:
         """Add rows, which are in the order of their hashes and have different keys."""
         runs = self._runs.get(key, [])
-        merged = runs_to_merge([run.count for run in runs], rows.num_rows)
+        counts = [run.count for run in runs]
+        merged = runs_to_merge(counts, rows.num_rows)
+        if self._shrinks and (rows.num_rows + sum(counts[1:])) * _REWRITTEN_SHARE >= sum(counts[:1]):
+            merged = len(runs)
         replaced = runs[len(runs) - merged :]
         self._store.load_pieces([piece for run in replaced for piece in run.pieces])
         pieces = merge_runs(replaced, rows, merge, is_oldest=merged == len(runs))

@@ -11,11 +11,25 @@ from penstock.db.statements import Statements
 
 _sql = Statements("penstock.engine.views", "status.sql")
 
+#: A state with more than this part of its limit is worth a warning.
+WARNING_SHARE = 0.8
+
+
+@dataclass(frozen=True)
+class ViewState:
+    """What the query's row says about the state of a view."""
+
+    #: The names of the operators with state, in the order of their numbers.
+    operators: Sequence[str]
+    state_ttl_seconds: float | None
+    max_state_bytes: int | None
+
 
 class OperatorSize(NamedTuple):
     """The state of an operator. Operators are numbered from 1, inputs first."""
 
     operator: int
+    name: str
     rows: int
     bytes: int
 
@@ -29,6 +43,17 @@ class ViewStatus:
     #: The size of the table with its indexes.
     bytes: int
     operators: Sequence[OperatorSize]
+    #: The limits of the state, if there are any.
+    state_ttl_seconds: float | None
+    max_state_bytes: int | None
+
+    @property
+    def state_bytes(self) -> int:
+        return sum(each.bytes for each in self.operators)
+
+    @property
+    def is_near_limit(self) -> bool:
+        return self.max_state_bytes is not None and self.state_bytes > WARNING_SHARE * self.max_state_bytes
 
 
 async def read_view_status(database: Database, query: int) -> ViewStatus | None:
@@ -41,5 +66,11 @@ async def read_view_status(database: Database, query: int) -> ViewStatus | None:
     view, rows, size = row
     hidden = {column["name"] for column in view["columns"] if column["is_hidden"]}
     return ViewStatus(
-        [name for name in view["key"] if name not in hidden], rows, size, [OperatorSize(*each) for each in operators]
+        [name for name in view["key"] if name not in hidden],
+        rows,
+        size,
+        [OperatorSize(*each) for each in operators],
+        # A view that has not run since an upgrade has none of these.
+        view.get("state_ttl_seconds"),
+        view.get("max_state_bytes"),
     )

@@ -37,6 +37,8 @@ class CycleJob:
     cycle: int
     #: A unique text for each run of the job. State that its tasks store carries it until the commit.
     token: str = ""
+    #: The time of the cycle's plan.
+    time_us: int = 0
 
 
 class CycleTask(NamedTuple):
@@ -49,7 +51,8 @@ def set_cycle_job(spark: SparkSession, job: CycleJob | None, description: str = 
 
     Spark's web UI shows the description.
     """
-    spark.sparkContext.setLocalProperty(_JOB_PROPERTY, "" if job is None else f"{job.fence}/{job.cycle}/{job.token}")
+    text = "" if job is None else f"{job.fence}/{job.cycle}/{job.token}/{job.time_us}"
+    spark.sparkContext.setLocalProperty(_JOB_PROPERTY, text)
     spark.sparkContext.setJobDescription(description)
 
 
@@ -60,8 +63,8 @@ def current_task() -> CycleTask | None:
     job = None if context is None else context.getLocalProperty(_JOB_PROPERTY)
     if context is None or not job:
         return None
-    fence, cycle, token = job.split("/")
-    return CycleTask(context, CycleJob(int(fence), int(cycle), token))
+    fence, cycle, token, time_us = job.split("/")
+    return CycleTask(context, CycleJob(int(fence), int(cycle), token, int(time_us)))
 
 
 def send_report(config: ReadConfig, job: CycleJob, stage: int, task: int, attempt: int, report: TaskReport) -> None:

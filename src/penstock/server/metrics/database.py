@@ -76,6 +76,23 @@ QUERY_COMMIT_AGE = gauge("query_last_commit_seconds", "Time since the last commi
 QUERY_WATERMARK_LAG = gauge("query_watermark_lag_seconds", "Time by which the watermark is behind the clock.", "query")
 QUERY_THROUGHPUT = gauge("query_events_per_second", "Events per second processed in the last ten seconds.", "query")
 OPEN_WINDOWS = gauge("query_open_windows", "Open windows of a query.", "query")
+VIEW_ROWS = gauge("view_rows", "Rows of a materialized view, as PostgreSQL estimates them.", "query")
+VIEW_BYTES = gauge("view_bytes", "Size of the table of a materialized view with its indexes.", "query")
+VIEW_STATE_LIMIT = gauge("view_state_limit_bytes", "The max_state_bytes of a materialized view.", "query")
+OPERATOR_ROWS = gauge(
+    "view_operator_rows",
+    "Rows of state of an operator of a materialized view, with those that later rows replace.",
+    "query",
+    "operator",
+    "description",
+)
+OPERATOR_BYTES = gauge(
+    "view_operator_bytes",
+    "Size of the state of an operator of a materialized view.",
+    "query",
+    "operator",
+    "description",
+)
 GATE_ALLOWED = counter("gate_allowed_events", "Events released by a query's gates.", "query")
 GATE_WAITING = gauge("gate_waiting_partitions", "Key partitions that a query's gates hold back now.", "query")
 GATE_LONGEST = gauge(
@@ -98,7 +115,17 @@ SINK_RESTING = gauge("sink_resting", "1 while the circuit breaker of the sink is
 DATABASE_FAMILIES = tuple(each for each in list(vars().values()) if isinstance(each, MetricFamily))
 #: By the column of a statement that holds its values.
 _BY_COLUMN = {family.name.removeprefix("penstock_"): family for family in DATABASE_FAMILIES}
-_STATEMENTS = ("queues", "groups", "dead_letters", "queries", "client_queries", "gates", "sinks")
+_STATEMENTS = (
+    "queues",
+    "groups",
+    "dead_letters",
+    "queries",
+    "client_queries",
+    "views",
+    "view_operators",
+    "gates",
+    "sinks",
+)
 
 #: Series per metric in one scrape.
 _MAX_SERIES = 2_000

@@ -73,8 +73,19 @@ class GroupMetrics(msgspec.Struct, rename="camel"):
     dead_letters: Annotated[int, database_metrics.DEAD_LETTERS]
 
 
+class OperatorMetrics(msgspec.Struct, rename="camel"):
+    """The state of an operator of a materialized view. Operators are numbered from 1, inputs first."""
+
+    operator: int
+    description: str
+    rows: int
+    bytes: int
+
+
 class QueryMetrics(msgspec.Struct, rename="camel"):
     name: str
+    #: Those of a materialized view.
+    operators: list[OperatorMetrics]
     running: Annotated[bool, database_metrics.QUERY_RUNNING]
     paused: Annotated[bool, database_metrics.QUERY_PAUSED]
     cycles: Annotated[int, database_metrics.QUERY_CYCLES]
@@ -90,6 +101,9 @@ class QueryMetrics(msgspec.Struct, rename="camel"):
     last_commit_seconds: Annotated[float | None, database_metrics.QUERY_COMMIT_AGE]
     cycle_seconds_mean: Annotated[float | None, database_metrics.CYCLE]
     freshness_seconds_mean: Annotated[float | None, database_metrics.FRESHNESS]
+    view_rows: Annotated[int | None, database_metrics.VIEW_ROWS]
+    view_bytes: Annotated[int | None, database_metrics.VIEW_BYTES]
+    view_state_limit_bytes: Annotated[int | None, database_metrics.VIEW_STATE_LIMIT]
 
 
 class MetricDetails(MetricTotals, rename="camel"):
@@ -144,10 +158,23 @@ def server_details(snapshot: MetricsSnapshot) -> MetricDetails:
             for queue, group in sorted(snapshot[database_metrics.GROUP_LAG])
         ],
         queries=[
-            QueryMetrics(name=query, **_annotated_fields(QueryMetrics, snapshot, query))
+            QueryMetrics(
+                name=query, operators=_operators(snapshot, query), **_annotated_fields(QueryMetrics, snapshot, query)
+            )
             for (query,) in sorted(snapshot[database_metrics.QUERY_RUNNING])
         ],
     )
+
+
+def _operators(snapshot: MetricsSnapshot, query: str) -> list[OperatorMetrics]:
+    found = []
+    for labels in snapshot[database_metrics.OPERATOR_ROWS]:
+        name, operator, description = labels
+        if name == query:
+            rows = _number(snapshot, database_metrics.OPERATOR_ROWS, *labels)
+            size = _number(snapshot, database_metrics.OPERATOR_BYTES, *labels)
+            found.append(OperatorMetrics(int(operator), description, int(rows or 0), int(size or 0)))
+    return sorted(found, key=lambda each: each.operator)
 
 
 def _totals(snapshot: MetricsSnapshot) -> dict[str, Any]:

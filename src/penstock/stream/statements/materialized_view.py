@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from penstock.stream.definition import Definition
 
 #: The options of a view that are part of its definition.
-VIEW_OPTIONS = ("changes", "indexes")
+VIEW_OPTIONS = ("changes", "indexes", "state_ttl_seconds", "max_state_bytes")
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,12 @@ class ViewStatementCompiler:
         inputs |= {source: self._changes_of(source) for source in source_views(root)}
         queues = [queue for stream in inputs.values() for queue in stream.sources]
         view = MaterializedView(
-            root, inputs, self._parse_indexes(query, options.get("indexes"), output_columns(root)), name=name
+            root,
+            inputs,
+            self._parse_indexes(query, options.get("indexes"), output_columns(root)),
+            name=name,
+            state_ttl_seconds=options.get("state_ttl_seconds"),
+            max_state_bytes=options.get("max_state_bytes"),
         )
         changes = options.get("changes")
         sink = None if changes is None else check_name(changes, "queue")

@@ -29,6 +29,17 @@ _Stream = TypeVar("_Stream", bound="Definition")
 _WINDOW_OPTIONS = ("grace_seconds", "allowed_lateness_seconds", "idle_flush_seconds", "late")
 _RUN_OPTIONS = ("interval_seconds", "history_retention_seconds", "max_events_per_cycle", "key_name", "strict")
 _REFERENCE_OPTIONS = ("refresh_seconds", "notify")
+#: Statements that other databases have for materialized views, and what to do instead.
+_INSTEAD = {
+    "show": "a file defines what runs. `penstock query list` lists views and other queries, `penstock query show NAME` "
+    "describes one",
+    "explain": "`penstock sql FILE --check` prints the operators of a file's views, `penstock query show NAME` those "
+    "of a view that has run, with the rows and bytes of their state",
+    "drop": "a file defines what runs: leave out the statement that creates it. `penstock query delete NAME` drops a "
+    "view or another query with its state and result, `penstock queue delete NAME` a queue",
+    "refresh": "a materialized view follows its events while its query runs: leave out REFRESH",
+    "alter": "change the statement that creates it; a changed SELECT needs --reset",
+}
 _EXAMPLE = "INSERT INTO totals SELECT ... FROM orders"
 _STATEMENTS = (
     "a statement is CREATE QUEUE, CREATE REFERENCE, CREATE VIEW, CREATE MATERIALIZED VIEW, CREATE QUERY, CREATE SINK "
@@ -123,7 +134,8 @@ class _StatementParser:
                     "a table of PostgreSQL is created there; for one to join with write CREATE REFERENCE name FROM "
                     "'schema.table', for events CREATE QUEUE name (...)"
                 )
-        raise self._source.error(cursor.start, f"{first.upper()} {second.upper()}: {_STATEMENTS}".strip())
+        advice = _INSTEAD.get(first, _STATEMENTS)
+        raise self._source.error(cursor.start, f"{first.upper()} {second.upper()}".strip() + f": {advice}")
 
     def _create_queue(self, cursor: TokenCursor) -> None:
         """``CREATE QUEUE [IF NOT EXISTS] name [(column type, ... [, *])] [WITH (option = value, ...)]``."""

@@ -93,8 +93,15 @@ def join_view(stream: _Stream, other: Definition, on: Mapping[str, str], how: st
     return _make_view(stream, select, inputs)
 
 
-def materialize(stream: _Stream, name: str, changes: str | None, indexes: Sequence[str | Sequence[str]]) -> _Stream:
-    """Name the view, its changes queue and its indexes."""
+def materialize(
+    stream: _Stream,
+    name: str,
+    changes: str | None,
+    indexes: Sequence[str | Sequence[str]],
+    state_ttl_seconds: float | None,
+    max_state_bytes: int | None,
+) -> _Stream:
+    """Name the view, its changes queue and its indexes, and bound its state."""
     if stream.view is None:
         stream = _select(stream, "SELECT * FROM {}")
     view = stream.view
@@ -104,7 +111,13 @@ def materialize(stream: _Stream, name: str, changes: str | None, indexes: Sequen
     for column in (column for index in lists for column in index):
         if column not in columns:
             raise InvalidRequest(f"there is no column {column!r} to index; there are {', '.join(columns)}")
-    named = dataclasses.replace(view, name=check_name(name, "query"), indexes=lists)
+    named = dataclasses.replace(
+        view,
+        name=check_name(name, "query"),
+        indexes=lists,
+        state_ttl_seconds=state_ttl_seconds,
+        max_state_bytes=max_state_bytes,
+    )
     sink = stream.sink if changes is None else check_name(changes, "queue")
     return dataclasses.replace(stream, view=named, sink=sink)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from penstock.stream.views.plan import (
     Aggregate,
     AggregateCall,
@@ -26,6 +28,36 @@ def describe_operators(root: Operator) -> list[str]:
     for source in inputs_of(root):
         lines += [f"  {line}" for line in describe_operators(source)]
     return lines
+
+
+def name_operators(operators: Sequence[Operator]) -> list[str]:
+    """Return short names of operators with state: ``aggregate by o.customer``.
+
+    An outer join with a condition keeps the rows of its sides, and those of an outer side a second time.
+    """
+    return [
+        f"{_name(operator)}: rows with the number of their pairs" if operator in operators[:number] else _name(operator)
+        for number, operator in enumerate(operators)
+    ]
+
+
+def _name(operator: Operator) -> str:
+    match operator:
+        case Aggregate(groups=groups, calls=calls):
+            what = "aggregate" if calls else "distinct rows"
+            return f"{what}{_plain(' by ', [group.sql for group in groups])}"
+        case Join(kind=kind, left_keys=left_keys, right_keys=right_keys):
+            keys = [f"{left} = {right}" for left, right in zip(left_keys, right_keys, strict=True)]
+            return f"{kind} join{_plain(' on ', keys)}"
+        case TopN(partition_by=partition_by, limit=limit):
+            return f"first {limit}{_plain(' per ', partition_by)}"
+        case WindowFunctions(partition_by=partition_by):
+            return f"window functions{_plain(' per ', partition_by)}"
+    raise ValueError(f"{operator} keeps no state")
+
+
+def _plain(prefix: str, expressions: Sequence[str]) -> str:
+    return prefix + ", ".join(expressions).replace("`", "") if expressions else ""
 
 
 def _describe(operator: Operator) -> str:

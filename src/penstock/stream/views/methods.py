@@ -37,7 +37,13 @@ class ViewMethods:
         return made
 
     def materialize(
-        self, name: str, *, changes: str | None = None, indexes: Sequence[str | Sequence[str]] = ()
+        self,
+        name: str,
+        *,
+        changes: str | None = None,
+        indexes: Sequence[str | Sequence[str]] = (),
+        state_ttl_seconds: float | None = None,
+        max_state_bytes: int | None = None,
     ) -> Self:
         """Name a materialized view, which is ``penstock_live.<name>``.
 
@@ -45,8 +51,10 @@ class ViewMethods:
             name: The name of the view and of its query.
             changes: A queue that gets every change of the result.
             indexes: Columns, or lists of columns, of the result to index.
+            state_ttl_seconds: Groups without a change for so long expire; by default never.
+            max_state_bytes: The query stops before its state has more bytes; by default there is no limit.
         """
-        made: Self = self._view_builder.materialize(self, name, changes, indexes)
+        made: Self = self._view_builder.materialize(self, name, changes, indexes, state_ttl_seconds, max_state_bytes)
         return made
 
     @property

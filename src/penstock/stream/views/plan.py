@@ -253,6 +253,12 @@ def is_append_only(operator: Operator) -> bool:
             return False
 
 
+def has_expiring_state(root: Operator) -> bool:
+    """True if an operator keeps rows of events, which a time to live can delete."""
+    stateful = [each for each in walk(root) if isinstance(each, Aggregate | Join | TopN | WindowFunctions)]
+    return any(is_append_only(source) for operator in stateful for source in inputs_of(operator))
+
+
 @dataclass(frozen=True)
 class ViewPlan:
     """A view: its operators, and what its result is stored as."""

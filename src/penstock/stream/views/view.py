@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from penstock.stream.views.plan import Operator, ViewSource, walk
+from penstock.core.errors import InvalidOption
+from penstock.core.option_checks import check_integer, check_number
+from penstock.stream.views.plan import Operator, ViewSource, has_expiring_state, walk
 
 if TYPE_CHECKING:
     from penstock.stream.definition import Definition
@@ -25,6 +27,23 @@ class MaterializedView:
     select: str = field(default="", compare=False)
     #: The name of the view, if it was given with the definition.
     name: str | None = field(default=None, compare=False)
+    #: Rows that events left in the state expire if their group has no change for so long; None: never.
+    state_ttl_seconds: float | None = None
+    #: The query stops before its state has more bytes; None: no limit.
+    max_state_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_state_bytes is not None:
+            check_integer("max_state_bytes", self.max_state_bytes, 1, 10**15)
+        if self.state_ttl_seconds is None:
+            return
+        check_number("state_ttl_seconds", self.state_ttl_seconds, 1, 1e10)
+        if not has_expiring_state(self.root):
+            raise InvalidOption(
+                "state_ttl_seconds has no effect on this view: none of its operators keeps rows of events. Leave it "
+                "out, or set it for the view that this one reads",
+                option="state_ttl_seconds",
+            )
 
     @property
     def source_views(self) -> list[str]:

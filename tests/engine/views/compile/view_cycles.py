@@ -6,6 +6,7 @@ import random
 import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -56,39 +57,53 @@ def create_query(database_url: str, name: str) -> int:
 class PlanRun:
     """Runs cycles of a plan and keeps its result."""
 
-    def __init__(self, spark: SparkSession, database_url: str, root: Operator) -> None:
+    def __init__(self, spark: SparkSession, database_url: str, root: Operator, *, ttl_us: int = 0) -> None:
         self._spark, self._url, self.root = spark, database_url, root
-        self.state = StateConfig(database_url, create_query(database_url, uuid.uuid4().hex))
+        self.state = StateConfig(database_url, create_query(database_url, uuid.uuid4().hex), ttl_us=ttl_us)
+        #: The time of the cycles.
+        self.now_us = 1
         self._result: AppliedChanges | None = None
         self._columns: tuple[str, ...] = ()
 
-    def cycle(self, tables: Mapping[str, pa.Table], *, is_single: bool) -> None:
+    def cycle(self, tables: Mapping[str, pa.Table], *, is_single: bool, is_expiry: bool = False) -> None:
         """Compute a cycle over new rows of the sources, commit it, and apply its changes."""
-        changes, token = self.compute(tables, is_single=is_single)
+        changes, token = self.compute(tables, is_single=is_single, is_expiry=is_expiry)
         self.commit(token)
         assert self._result is not None
         self._result.apply(changes)
 
-    def compute(self, tables: Mapping[str, pa.Table], *, is_single: bool) -> tuple[pa.Table, str]:
+    def compute(
+        self, tables: Mapping[str, pa.Table], *, is_single: bool, is_expiry: bool = False
+    ) -> tuple[pa.Table, str]:
         """The changes of a cycle that is not committed, and the token of its job."""
-        relation = self.compile(tables, is_single=is_single)
+        relation = self.compile(tables, is_single=is_single, is_expiry=is_expiry)
         if self._result is None:
             self._result, self._columns = AppliedChanges(relation.key), relation.columns
         token = uuid.uuid4().hex
-        set_cycle_job(self._spark, CycleJob(1, 1, token))
+        set_cycle_job(self._spark, CycleJob(1, 1, token, self.now_us))
         try:
             return relation.frame.toArrow(), token
         finally:
             set_cycle_job(self._spark, None)
 
-    def compile(self, tables: Mapping[str, pa.Table], *, is_single: bool) -> Relation:
+    def compile(self, tables: Mapping[str, pa.Table], *, is_single: bool, is_expiry: bool = False) -> Relation:
         frames = {name: self._spark.createDataFrame(table) for name, table in tables.items()}
-        context = PlanContext(self.state, 3, 0 if is_single else 2, HiddenNames())
+        context = PlanContext(replace(self.state, is_expiry=is_expiry), 3, 0 if is_single else 2, HiddenNames())
         return ViewCompiler(context, frames, {"v": ("id",)}).compile(self.root)
 
     def commit(self, token: str) -> None:
         with psycopg.connect(self._url, autocommit=True) as conn:
             conn.execute(_sql["apply_runs"], {"query": self.state.query_id, "token": token})
+
+    def state_rows(self, operator: int) -> int:
+        """The rows of an operator's state."""
+        question = (
+            "SELECT coalesce(sum(rows), 0)::bigint FROM penstock.view_runs "
+            "WHERE query_id = %s AND operator = %s AND is_current"
+        )
+        with psycopg.connect(self._url, autocommit=True) as conn:
+            (rows,) = conn.execute(question, [self.state.query_id, operator]).fetchone() or (0,)
+        return int(rows)
 
     @property
     def rows(self) -> list[Row]:
@@ -102,8 +117,9 @@ class RandomCycles:
 
     def __init__(self, chance: random.Random, run: PlanRun) -> None:
         self._chance, self._run = chance, run
-        self._events: dict[str, list[Row]] = {queue: [] for queue in QUEUES}
-        self._view = ChangingRows(chance, lambda: random_fields(chance))
+        self.events: dict[str, list[Row]] = {queue: [] for queue in QUEUES}
+        self._offsets = dict.fromkeys(QUEUES, 0)
+        self.view = ChangingRows(chance, lambda: random_fields(chance))
         self._sequence = 0
 
     def cycle(self, *, is_single: bool, fails: bool = False) -> None:
@@ -114,17 +130,17 @@ class RandomCycles:
         self._run.cycle(tables, is_single=is_single)
 
     def _new_events(self, queue: str) -> pa.Table:
-        events = self._events[queue]
         count = self._chance.choice([0, 1, 3, 12])
         new = [random_fields(self._chance) for _ in range(count)]
-        table = to_events(new, len(events), self._chance)
-        events += new
+        table = to_events(new, self._offsets[queue], self._chance)
+        self._offsets[queue] += count
+        self.events[queue] += new
         return table
 
     def _new_changes(self) -> pa.Table:
         rows = []
         for _ in range(2):
-            for row, weight in sorted(self._view.change(self._chance.choice([0, 1, 4])), key=lambda each: each[1]):
+            for row, weight in sorted(self.view.change(self._chance.choice([0, 1, 4])), key=lambda each: each[1]):
                 self._sequence += 1
                 rows.append(row | {WEIGHT: weight, SEQUENCE: self._sequence})
         return pa.Table.from_pylist(rows, CHANGES)
@@ -133,9 +149,9 @@ class RandomCycles:
         """Compare the result with DuckDB's answer."""
         with duckdb.connect() as conn:
             fields = pa.schema(FIELDS.items())
-            for queue, events in self._events.items():
+            for queue, events in self.events.items():
                 conn.register(queue, pa.Table.from_pylist(events, fields))
-            conn.register("v", pa.Table.from_pylist(list(self._view.rows.values()), fields))
+            conn.register("v", pa.Table.from_pylist(list(self.view.rows.values()), fields))
             expected = conn.execute(query(self._run.root)).fetchall()
         found = [tuple(row.values()) for row in self._run.rows]
         assert Counter(map(comparable, found)) == Counter(map(comparable, expected))

@@ -37,7 +37,7 @@ class ChangingRows:
     def __init__(self, chance: random.Random, new_row: Callable[[], Row], *, is_append_only: bool = False) -> None:
         self._chance = chance
         self._new_row = new_row
-        self._is_append_only = is_append_only
+        self.is_append_only = is_append_only
         self._next_id = 0
         self.rows: dict[int, Row] = {}
 
@@ -47,8 +47,8 @@ class ChangingRows:
         changed: set[int] = set()
         deletes = self._chance.random() < 0.15
         for _ in range(count):
-            action = "insert" if self._is_append_only else self._chance.choice(["insert", "update", "delete"])
-            action = "delete" if deletes and not self._is_append_only else action
+            action = "insert" if self.is_append_only else self._chance.choice(["insert", "update", "delete"])
+            action = "delete" if deletes and not self.is_append_only else action
             ids = [each for each in self.rows if each not in changed]
             if action == "insert" or not ids:
                 action = "insert"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -52,11 +52,14 @@ class MemoryRunStore:
                 self.runs[f"run {len(self.runs)} {self.written_rows} {key}"] = (key, pieces)
         self.staged.clear()
 
-    def run_cycle(self, operator: StatefulOperator, changes: pa.Table) -> pa.Table:
+    def run_cycle(
+        self, operator: StatefulOperator, changes: pa.Table, now_us: int = 0, *, is_expiry: bool = False
+    ) -> pa.Table:
         """The operator's output for the changes of a cycle, which is committed."""
         shards = operator.state.shards
-        state = OperatorState(self, range(shards), shards)
-        result = operator.apply(pa.table(changes.columns, names=changes.column_names), state)
+        state = OperatorState(self, range(shards), shards, now_us, shrinks=is_expiry)
+        operator = replace(operator, state=replace(operator.state, is_expiry=is_expiry))
+        result = operator.update(pa.table(changes.columns, names=changes.column_names), state)
         state.flush()
         self.commit()
         return result.select(operator.output_schema.names).cast(operator.output_schema)

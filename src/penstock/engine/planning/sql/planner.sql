@@ -23,11 +23,16 @@ WITH numbered AS (
     UPDATE penstock.queries SET cycle = cycle + 1, lease_until = clock_timestamp() + %(lease)s
     WHERE id = %(query)s AND fence = %(fence)s RETURNING cycle
 )
-SELECT cycle, set_config('synchronous_commit', 'off', true) FROM numbered
+SELECT cycle, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, set_config('synchronous_commit', 'off', true)
+FROM numbered
 
 -- name: store_plan
 INSERT INTO penstock.cycles (query_id, cycle, fence, plan, planned)
 VALUES (%(query)s, %(cycle)s, %(fence)s, %(plan)s, %(planned)s)
+
+-- name: state_rows
+-- The rows of the state of a view.
+SELECT coalesce(sum(rows), 0)::bigint FROM penstock.view_runs WHERE query_id = %(query)s AND is_current
 
 -- name: query_flags
 -- No row if another driver holds the query.

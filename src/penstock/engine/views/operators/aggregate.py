@@ -19,6 +19,7 @@ from penstock.engine.views.operators.accumulators import Accumulator, Count
 from penstock.engine.views.operators.base import ArrowFunction, StatefulOperator, concat, with_weight
 from penstock.engine.views.operators.distinct_values import DistinctValues
 from penstock.engine.views.operators.extremes import RetractableExtreme
+from penstock.engine.views.operators.group_times import TIME, GroupTimes
 from penstock.engine.views.operators.percentiles import Percentiles
 from penstock.engine.views.runs import HASH, Merge
 from penstock.engine.views.state import WEIGHT, OperatorState
@@ -167,16 +168,45 @@ class AggregateOperator(StatefulOperator):
             arrays += percentiles.update(changes, ids, groups, state)
             names += [name for name, _ in percentiles.fractions]
         after = pa.table([*groups.columns, *arrays], names=[*groups.column_names, *names])
-        # Without groups there is one row, also when it counts nothing.
-        state.add(GROUPS_PART, after, Merge(columns.groups, alive=ROWS if columns.groups else None))
+        if self.state.ttl_us:
+            after = after.append_column(TIME, pa.array(np.full(groups.num_rows, state.now_us)))
+        state.add(GROUPS_PART, after, self._merge)
         return self._changes(stored, after)
+
+    @property
+    def times(self) -> GroupTimes:
+        return GroupTimes(self.columns.groups, GROUPS_PART)
+
+    def expire(self, groups: pa.Table, changes: pa.Table, state: OperatorState) -> pa.Table:
+        # The input are events, of which a cycle that expires groups has none.
+        stored = _StoredGroups.find(groups, self.columns.groups, state)
+        if stored.rows is None:
+            return self.output_schema.empty_table()
+        before = take(stored.rows, stored.index)
+        after, none = before, pa.array(np.zeros(before.num_rows, np.int64))
+        for name in (ROWS, TIME):
+            after = after.set_column(after.column_names.index(name), name, none)
+        state.add(GROUPS_PART, after, self._merge)
+        for distinct in self.columns.distinct:
+            distinct.delete(groups, state)
+        for percentiles in self.columns.percentiles:
+            percentiles.items.delete(groups, state)
+        return with_weight(self._results(before), -1)
+
+    @property
+    def _drops_empty_groups(self) -> bool:
+        """Without groups there is one row, also when it counts nothing, unless it has expired."""
+        return bool(self.columns.groups) or self.state.ttl_us > 0
+
+    @property
+    def _merge(self) -> Merge:
+        return Merge(self.columns.groups, alive=ROWS if self._drops_empty_groups else None)
 
     def _changes(self, stored: _StoredGroups, after: pa.Table) -> pa.Table:
         """The rows of groups that disappear or change, and of those that appear or have changed."""
-        has_groups = bool(self.columns.groups)
         count = after.num_rows
-        is_there = values_of(after.column(ROWS)) > 0 if has_groups else np.ones(count, np.bool_)
-        was_there = stored.is_alive if has_groups else stored.index >= 0
+        is_there = values_of(after.column(ROWS)) > 0 if self._drops_empty_groups else np.ones(count, np.bool_)
+        was_there = stored.is_alive if self._drops_empty_groups else stored.index >= 0
         new = self._results(after)
         if stored.rows is None or not was_there.any():
             return with_weight(mask(new, is_there), 1)

@@ -12,6 +12,7 @@ import pyarrow as pa
 from penstock.engine.views.kernels.arrays import IntArray, combine, mask, take, values_of
 from penstock.engine.views.kernels.equality import equal_rows
 from penstock.engine.views.kernels.grouping import Groups, group_rows
+from penstock.engine.views.operators.group_times import TIMES_PART, GroupTimes
 from penstock.engine.views.runs import HASH
 from penstock.engine.views.state import WEIGHT, OperatorState, StateConfig, row_hashes, shards_of
 
@@ -50,13 +51,41 @@ class StatefulOperator(ArrowFunction):
     def compute(self, rows: pa.Table) -> pa.Table:
         shards = np.flatnonzero(np.bincount(shards_of(values_of(rows.column(HASH)), self.state.shards))).tolist()
         state = self.state.open(shards)
-        result = self.apply(rows, state)
+        result = self.update(rows, state)
         state.flush()
         return result
+
+    def update(self, rows: pa.Table, state: OperatorState) -> pa.Table:
+        """The changes of the result for all rows of the input, and for groups that expire."""
+        if not self.state.ttl_us:
+            return self.apply(rows, state)
+        changes = mask(rows, values_of(rows.column(WEIGHT)) != 0) if self.state.is_expiry else rows
+        changed = self.times.changed(self.rows_of_groups(changes))
+        expired = changed.slice(0, 0)
+        if self.state.is_expiry:
+            expired = self.times.find_expired(self.state.ttl_us, changed, state)
+        if self.times.part == TIMES_PART:
+            self.times.store(changed, expired, state)
+        if expired.num_rows:
+            return self.expire(expired, changes, state)
+        return self.apply(changes, state) if changes.num_rows else self.output_schema.empty_table()
 
     @abstractmethod
     def apply(self, changes: pa.Table, state: OperatorState) -> pa.Table:
         """The changes of the result. Adds the changes of the state."""
+
+    @property
+    @abstractmethod
+    def times(self) -> GroupTimes:
+        """Where the times of the groups are stored, if groups expire."""
+
+    def rows_of_groups(self, changes: pa.Table) -> pa.Table:
+        """The changes that belong to a group."""
+        return changes
+
+    @abstractmethod
+    def expire(self, groups: pa.Table, changes: pa.Table, state: OperatorState) -> pa.Table:
+        """As ``apply``, and delete what is stored of some groups. The changes are of other groups."""
 
 
 def plain_table(batches: Sequence[pa.RecordBatch]) -> pa.Table:

@@ -22,6 +22,18 @@ class DistinctValues:
     #: True if rows only appear: a value that is there stays.
     is_append_only: bool
 
+    @property
+    def _merge(self) -> Merge:
+        return Merge((*self.items.groups, *self.items.columns), alive=COUNT)
+
+    def delete(self, groups: pa.Table, state: OperatorState) -> None:
+        """Delete the values of some groups."""
+        values, _ = self.items.stored(groups, state, self._merge)
+        if not values.num_rows:
+            return
+        counts = pa.array(np.zeros(values.num_rows, np.int64))
+        state.add(self.items.part, values.set_column(values.column_names.index(COUNT), COUNT, counts), self._merge)
+
     def deltas(self, rows: pa.Table, group_ids: IntArray, count: int, state: OperatorState) -> list[list[pa.Array]]:
         """The partial states of the accumulators for each group: the difference that the changes make."""
         items, keys = self.items, (*self.items.groups, *self.items.columns)
@@ -35,7 +47,7 @@ class DistinctValues:
             after = np.ones_like(after)
         position = changes.column_names.index(COUNT)
         changed = mask(changes.set_column(position, COUNT, pa.array(after)), after != before)
-        state.add(items.part, changed.select([HASH, *keys, COUNT]), Merge(keys, alive=COUNT))
+        state.add(items.part, changed.select([HASH, *keys, COUNT]), self._merge)
         step = (after > 0).astype(np.int64) - (before > 0)
         return self._partial_states(mask(changes, step != 0), step[step != 0], count)
 

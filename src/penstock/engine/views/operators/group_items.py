@@ -70,15 +70,32 @@ class GroupItems:
 
         ``groups`` has the columns HASH and those of the group.
         """
-        hashes = values_of(groups.column(HASH))
-        stored = state.find_groups(self.part, hashes)
+        stored = state.find_groups(self.part, values_of(groups.column(HASH)))
         items = changes.select(self._names)
         if stored is not None:
             items = pa.concat_tables([stored.select(self._names), items]).combine_chunks()
+        return self._items_of(groups, items, self._merge)
+
+    def stored(self, groups: pa.Table, state: OperatorState, merge: Merge) -> tuple[pa.Table, IntArray]:
+        """All items of some groups before the changes, and the number of each item's group."""
+        items = state.find_groups(self.part, values_of(groups.column(HASH)))
+        if items is None:
+            return pa.table({HASH: pa.array([], pa.int64())}), np.empty(0, np.int64)
+        return self._items_of(groups, items.select(self._names), merge)
+
+    def delete(self, groups: pa.Table, state: OperatorState) -> None:
+        """Delete the counted items of some groups."""
+        items, _ = self.stored(groups, state, self._merge)
         if items.num_rows:
-            items = self._merge.apply(items, is_oldest=True)
+            counts = pa.array(-values_of(items.column(COUNT)))
+            self.store(items.set_column(items.column_names.index(COUNT), COUNT, counts), state)
+
+    def _items_of(self, groups: pa.Table, items: pa.Table, merge: Merge) -> tuple[pa.Table, IntArray]:
+        if items.num_rows:
+            items = merge.apply(items, is_oldest=True)
         prefixes = values_of(items.column(HASH)) & _GROUP_BITS
-        positions, ids = match_rows(items, groups, prefixes, hashes & _GROUP_BITS, self.groups)
+        others = values_of(groups.column(HASH)) & _GROUP_BITS
+        positions, ids = match_rows(items, groups, prefixes, others, self.groups)
         items = take(items, positions)
         # A count below zero would be a row that disappears without having appeared.
         is_present = values_of(items.column(COUNT)) > 0

@@ -18,6 +18,7 @@ from penstock.engine.views.operators.base import (
     with_row_hashes,
     with_weight,
 )
+from penstock.engine.views.operators.group_times import GroupTimes
 from penstock.engine.views.operators.stored_rows import StoredRows
 from penstock.engine.views.runs import HASH
 from penstock.engine.views.state import WEIGHT, OperatorState
@@ -53,6 +54,17 @@ class GroupRowsOperator(StatefulOperator):
                 for rows, numbers, weight in ((old, old_ids, -1), (new, new_ids, 1))
             ]
         )
+
+    @property
+    def times(self) -> GroupTimes:
+        return GroupTimes(self.groups)
+
+    def expire(self, groups: pa.Table, changes: pa.Table, state: OperatorState) -> pa.Table:
+        # The input are events, of which a cycle that expires groups has none.
+        old, ids = _ROWS.load(groups, self.groups, self.key, state, with_row_hashes(changes).schema)
+        removed = with_weight(old, -1)
+        _ROWS.store(removed, self.key, state)
+        return removed.append_column(GROUP_HASH, pa.array(values_of(groups.column(HASH))[ids]))
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import pyarrow as pa
 from penstock.engine.views.kernels.arrays import BoolArray, mask, take, values_of
 from penstock.engine.views.kernels.grouping import group_rows, match_rows
 from penstock.engine.views.operators.base import StatefulOperator, appearing, concat, disappearing, with_weight
+from penstock.engine.views.operators.group_times import GroupTimes
 from penstock.engine.views.operators.join_side import NULL_KEY, SIDE, UNMATCHED, JoinSide, SideChanges, key_hashes
 from penstock.engine.views.runs import HASH
 from penstock.engine.views.state import WEIGHT, OperatorState
@@ -56,6 +57,17 @@ class JoinOperator(StatefulOperator):
         for side in sides:
             side.store(valid[side.part], state)
         return concat(results)
+
+    @property
+    def times(self) -> GroupTimes:
+        return GroupTimes(self.join_keys)
+
+    def rows_of_groups(self, changes: pa.Table) -> pa.Table:
+        return mask(changes, ~values_of(changes.column(NULL_KEY), False))
+
+    def expire(self, groups: pa.Table, changes: pa.Table, state: OperatorState) -> pa.Table:
+        expiring = [side.expiring(groups, changes.schema, state) for side in (self.left, self.right)]
+        return self.apply(concat([changes, *expiring]), state)
 
     def _pairs(self, left: SideChanges, right: SideChanges) -> list[pa.Table]:
         return [

