@@ -10,10 +10,12 @@ from collections import Counter
 from decimal import Decimal
 from typing import Any
 
+import psycopg
 import pytest
 
 from penstock.engine.stream import Stream
 from penstock.stream.aggregates import sum as sum_of
+from penstock.stream.views.row_key import visible_key
 from tests.engine.pipelines import Bench, drivers_lost
 from tests.engine.views.statements import (
     comparable,
@@ -91,6 +93,17 @@ def test_a_view_equals_duckdb_after_every_run(bench: Bench, name: str) -> None:
         push_random(bench, chance, start, 30)
         bench.run(stream, "v", max_events_per_cycle=chance.choice([7, 25, 1000]))
         assert read_rows(bench.url, "v") == expected_rows(bench, statement)
+    # The console shows the key before the view runs.
+    assert stream.view is not None
+    assert visible_key(stream.view.root) == stored_key(bench.url, "v")
+
+
+def stored_key(url: str, view: str) -> tuple[str, ...]:
+    """The columns of a view's key that it shows."""
+    with psycopg.connect(url) as conn:
+        (stored,) = conn.execute("SELECT view FROM penstock.queries WHERE name = %s", [view]).fetchone() or ({},)
+    hidden = {column["name"] for column in stored["columns"] if column["is_hidden"]}
+    return tuple(name for name in stored["key"] if name not in hidden)
 
 
 def test_a_large_cycle_with_a_shuffle_equals_duckdb(bench: Bench) -> None:
@@ -122,6 +135,15 @@ def test_views_over_views_survive_lost_drivers(bench: Bench) -> None:
     assert read_rows(bench.url, "totals") == expected_rows(bench, TOTALS)
     assert read_rows(bench.url, "sizes") == expected_rows(bench, question)
     assert replay_changes(bench, "sizes.changes") == read_rows(bench.url, "sizes")
+    assert counted_changes(bench.url, "sizes") == len(bench.events("sizes.changes"))
+
+
+def counted_changes(url: str, view: str) -> int:
+    """The changes that the ledger counts."""
+    question = "SELECT sum(c.changes)::bigint FROM penstock.cycles c JOIN penstock.queries q ON q.id = c.query_id"
+    with psycopg.connect(url) as conn:
+        (count,) = conn.execute(f"{question} WHERE q.name = %s", [view]).fetchone() or (0,)
+    return int(count)
 
 
 def replay_changes(bench: Bench, queue: str) -> Counter[tuple[Any, ...]]:

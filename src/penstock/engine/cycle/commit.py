@@ -193,7 +193,7 @@ class Committer:
             if target.join_state is not None:
                 flushed_us = watermarks.get(ALL_PARTITIONS) if result.is_flush else None
                 await target.join_state.apply(conn, result.join_changes, query.closed_us, flushed_us)
-            view_events = await self._apply_view_changes(conn, result, query)
+            view_events = await self._apply_view_changes(conn, result, query, stats)
             stopwatch.lap("merge")
             await store_dead_letters(conn, self._log, target, result, stats)
             stopwatch.lap("dead letters")
@@ -235,13 +235,14 @@ class Committer:
         return outputs, alerts
 
     async def _apply_view_changes(
-        self, conn: AsyncConnection[Any], result: CycleResult, query: LockedQuery
+        self, conn: AsyncConnection[Any], result: CycleResult, query: LockedQuery, stats: CommitStats
     ) -> Sequence[OutputEvent]:
         """Apply the changes of a view to its table. Returns the events of its changes queue."""
         table, changes = self._target.view_table, result.view_changes
         if table is None or changes is None:
             return []
         await table.apply(conn, changes, result.job_token, query.now)
+        stats.changes = changes.count
         if self._target.sink is None:
             return []
         return change_events(changes, table.columns, result.plan.cycle, query.now)

@@ -31,6 +31,7 @@ from penstock.engine.reference_tables import ReferenceTables
 from penstock.engine.result_tables import ResultTables
 from penstock.engine.spark.errors import stream_errors
 from penstock.engine.views.inputs import changes_schema, has_known_types, prepare_input
+from penstock.engine.views.operator_graph import operator_graph
 from penstock.engine.views.reader import VIEW_SHARDS, ViewReader, result_columns
 from penstock.engine.views.result_table import ViewTable
 from penstock.engine.views.state import StateConfig
@@ -244,9 +245,16 @@ def _prepare_view(
         stored_types = _store_types(context, types, stored_types)
     state = StateConfig(conninfo, context.id, 0)
     reader = ViewReader(view.root, inputs, state, VIEW_SHARDS, with_key_text=context.stream.sink is not None)
-    relation = reader.compile({each.name: each.frame(spark, 1) for each in inputs}, is_single=True)
+    compiled = reader.compile_operators({each.name: each.frame(spark, 1) for each in inputs}, is_single=True)
+    relation = compiled.relation
     table = ViewTable(
-        context.id, context.name, result_columns(relation), relation.key, view.indexes, relation.is_append_only
+        context.id,
+        context.name,
+        result_columns(relation),
+        relation.key,
+        view.indexes,
+        relation.is_append_only,
+        operator_graph(view.root, compiled.stateful),
     )
     context.run(context.registry.create_view_table(table))
     return PreparedQuery(

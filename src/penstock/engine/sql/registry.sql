@@ -70,7 +70,9 @@ UPDATE penstock.queries SET fields = %(fields)s::jsonb || coalesce(fields, '{}')
 UPDATE penstock.queries SET result = %(result)s WHERE id = %(query)s
 
 -- name: set_view
-UPDATE penstock.queries SET view = %(view)s WHERE id = %(query)s AND view IS NULL
+-- The columns never change. A view that was stored without its operators gets them.
+UPDATE penstock.queries SET view = %(view)s::jsonb || coalesce(view, '{}')
+WHERE id = %(query)s AND (view IS NULL OR NOT view ? 'operators')
 
 -- name: view
 SELECT view FROM penstock.queries WHERE name = %(name)s

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -34,6 +35,13 @@ class ViewColumn:
     is_hidden: bool = False
 
 
+class CompiledView(NamedTuple):
+    """The changes of a view's result, and its operators with state by number."""
+
+    relation: Relation
+    stateful: Mapping[int, Operator]
+
+
 @dataclass(frozen=True)
 class ViewReader:
     """The Spark plan of a view's cycles."""
@@ -55,13 +63,17 @@ class ViewReader:
         return self._changes({each.name: each.frame(spark, 1) for each in self.inputs}, is_single=True)
 
     def compile(self, frames: dict[str, DataFrame], *, is_single: bool) -> Relation:
+        return self.compile_operators(frames, is_single=is_single).relation
+
+    def compile_operators(self, frames: dict[str, DataFrame], *, is_single: bool) -> CompiledView:
         context = PlanContext(self.state, self.shards, is_single, HiddenNames())
         keys = {each.name: (ROW_KEY,) for each in self.inputs if isinstance(each, ChangesInput)}
-        relation = ViewCompiler(context, frames, keys).compile(self.root)
-        if relation.key:
-            return relation
-        frame = relation.frame.withColumn(ONLY_ROW, F.lit(0).cast("tinyint"))
-        return Relation(frame, relation.columns, (ONLY_ROW,), relation.is_append_only)
+        compiler = ViewCompiler(context, frames, keys)
+        relation = compiler.compile(self.root)
+        if not relation.key:
+            frame = relation.frame.withColumn(ONLY_ROW, F.lit(0).cast("tinyint"))
+            relation = Relation(frame, relation.columns, (ONLY_ROW,), relation.is_append_only)
+        return CompiledView(relation, compiler.stateful)
 
     def _changes(self, frames: dict[str, DataFrame], *, is_single: bool) -> DataFrame:
         relation = self.compile(frames, is_single=is_single)
