@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from nicegui import ui
+
 from penstock.console.data.views import ViewSummary, read_views
 from penstock.console.page import Page, View, url_for
 from penstock.console.pages.query_detail import STATE_TONES
-from penstock.console.pages.views import view_detail
+from penstock.console.pages.views import view_detail, view_editor
 from penstock.console.widgets import elements
 from penstock.console.widgets.tables import DataTable, TableCell, TableColumn, key_cell, number_column
 from penstock.core import formatting
+from penstock.server.auth.identity import Role
 
 #: Sizes change slowly.
 _POLL_SECONDS = 2.0
@@ -20,11 +23,22 @@ async def build(view: View) -> None:
     name = view.params.get("view")
     if name is not None:
         await view_detail.build(view, name)
+    elif "new" in view.params:
+        await view_editor.build(view)
     else:
         await _build_list(view)
 
 
 async def _build_list(view: View) -> None:
+    with elements.element("div", "ps-row ps-end"):
+        reason = view.missing_permission(Role.ADMIN)
+        elements.button(
+            "New view",
+            lambda: ui.navigate.to(url_for("/views", new=1)),
+            icon="add",
+            tone="primary",
+            disabled_reason=reason,
+        )
     empty = elements.empty_state(
         "No materialized views yet",
         "A view is a query whose result is a table that stays up to date. Write one in a file of SQL statements.",
