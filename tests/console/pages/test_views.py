@@ -68,7 +68,7 @@ def test_table_shows_key_indexes_changes_queue_and_readers(page: Page) -> None:
     expect(about).to_contain_text("customer")
     expect(about).to_contain_text("total; orders, total")
     expect(about.get_by_role("link", name="totals.changes")).to_have_attribute("href", "/queues?queue=totals.changes")
-    expect(about.get_by_role("link", name="best")).to_have_attribute("href", "/queries?query=best")
+    expect(about.get_by_role("link", name="best")).to_have_attribute("href", "/views?view=best")
 
 
 def test_changed_rows_come_first_and_are_marked(page: Page, console: ConsoleProcess, view: ScriptedView) -> None:
@@ -128,6 +128,7 @@ def test_live_board_and_query_lead_to_the_view(page: Page) -> None:
     expect(page).to_have_url(re.compile(r"/views\?view=totals$"))
     page.get_by_role("link", name="Query and cycles").click()
     expect(page.locator(".ps-flow-node").filter(has_text="inner join")).to_be_visible()
+    expect(page.get_by_text("Open windows", exact=True)).to_be_hidden()
     expect(page.get_by_role("link", name="Live board", exact=True)).to_have_count(1)  # that of the navigation
     page.get_by_role("link", name="Rows of the view").click()
     expect(page).to_have_url(re.compile(r"/views\?view=totals$"))

@@ -96,6 +96,7 @@ def test_a_view_equals_duckdb_after_every_run(bench: Bench, name: str) -> None:
     # The console shows the key before the view runs.
     assert stream.view is not None
     assert visible_key(stream.view.root) == stored_key(bench.url, "v")
+    assert drawn_states(bench.url, "v") >= stored_states(bench.url)
 
 
 def stored_key(url: str, view: str) -> tuple[str, ...]:
@@ -104,6 +105,21 @@ def stored_key(url: str, view: str) -> tuple[str, ...]:
         (stored,) = conn.execute("SELECT view FROM penstock.queries WHERE name = %s", [view]).fetchone() or ({},)
     hidden = {column["name"] for column in stored["columns"] if column["is_hidden"]}
     return tuple(name for name in stored["key"] if name not in hidden)
+
+
+def drawn_states(url: str, view: str) -> set[int]:
+    """The numbers of the state of the operators that are stored for the console."""
+    with psycopg.connect(url) as conn:
+        (stored,) = conn.execute("SELECT view FROM penstock.queries WHERE name = %s", [view]).fetchone() or ({},)
+    numbers = [number for operator in stored["operators"] for number in operator["states"]]
+    assert len(numbers) == len(set(numbers))
+    return set(numbers)
+
+
+def stored_states(url: str) -> set[int]:
+    """The numbers of the operators that keep state."""
+    with psycopg.connect(url) as conn:
+        return {number for (number,) in conn.execute("SELECT operator FROM penstock.view_runs")}
 
 
 def test_a_large_cycle_with_a_shuffle_equals_duckdb(bench: Bench) -> None:

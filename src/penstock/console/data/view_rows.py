@@ -83,9 +83,11 @@ class ViewRowsReader:
         }
         rows = await (await conn.execute(_fill("rows", request), params)).fetchall()
         count = await (await conn.execute(_fill("count", request), params)).fetchone()
-        since = None if last is None else last.committed_at
         # A cycle takes the time of its rows after the commit of the cycle before.
-        shown = [ViewRow(at, values, since is not None and at > since) for at, *values in rows]
+        shown = [
+            ViewRow(at, values, last is not None and (last.committed_at is None or at > last.committed_at))
+            for at, *values in rows
+        ]
         return ViewRows(shown, 0 if count is None else count[0], committed_at, 0 if last is None else last.version + 1)
 
 

@@ -77,6 +77,8 @@ class ViewDetails:
     sources: Sequence[GroupInfo]
     #: The groups that read its changes: views, other queries, sinks.
     readers: Sequence[GroupInfo]
+    #: The names of the readers that are views.
+    reading_views: frozenset[str]
 
 
 async def read_views(log: Log) -> list[ViewSummary]:
@@ -120,14 +122,17 @@ async def read_view(log: Log, name: str) -> ViewDetails | None:
     status = None if info is None else await read_view_status(log.database, info.id)
     if info is None or status is None:
         return None
-    params = {"query": info.id, "period": _PERIOD}
+    groups = await log.groups()
+    readers = [group for group in groups if group.queue == info.sink]
+    params = {"query": info.id, "period": _PERIOD, "names": [group.query_id for group in readers]}
     async with log.database.connection() as conn:
         row = await (await conn.execute(_sql["changes"], params)).fetchone()
-    groups = await log.groups()
+        names = await (await conn.execute(_sql["names"], params)).fetchall() if readers else []
     return ViewDetails(
         info,
         status,
         (0 if row is None else row[0]) / _PERIOD.total_seconds(),
         sources=[group for group in groups if group.query_id == name],
-        readers=[group for group in groups if group.queue == info.sink],
+        readers=readers,
+        reading_views=frozenset(name for (name,) in names),
     )

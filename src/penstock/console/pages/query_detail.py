@@ -128,6 +128,8 @@ class QueryDetail:
             self._windows = elements.tile("Open windows")
             self._late = elements.tile("Late")
             self._dead = elements.tile("Dead letters")
+        for tile in (self._watermark, self._windows, self._late):
+            tile.frame.set_visibility(self._definition is None)  # a view has no windows
 
     async def _pause(self) -> None:
         done = f"{self._name} finishes its cycle and pauses"

@@ -21,7 +21,6 @@ class ResultNode:
     name: str
     rows: int
     bytes: int
-    changes_per_second: float
 
 
 class OperatorTree:
@@ -34,12 +33,13 @@ class OperatorTree:
     def show(
         self,
         nodes: Sequence[OperatorNode],
-        sizes: Sequence[OperatorSize] = (),
+        sizes: Sequence[OperatorSize] | None = None,
         lags: Mapping[str, int] | None = None,
         result: ResultNode | None = None,
     ) -> None:
-        """Draw the operators, which are in the order of their inputs. The last one makes the result."""
-        renderer = _TreeRenderer(nodes, {size.operator: size for size in sizes}, lags or {})
+        """Draw the operators, inputs first. The last one makes the result. ``sizes`` has the operators with state."""
+        by_number = None if sizes is None else {size.operator: size for size in sizes}
+        renderer = _TreeRenderer(nodes, by_number, lags or {})
         html = renderer.render(len(nodes) - 1) if nodes else ""
         if result is not None:
             html = _join([html] if html else [], _render_result(result))
@@ -48,7 +48,7 @@ class OperatorTree:
 
 class _TreeRenderer:
     def __init__(
-        self, nodes: Sequence[OperatorNode], sizes: Mapping[int, OperatorSize], lags: Mapping[str, int]
+        self, nodes: Sequence[OperatorNode], sizes: Mapping[int, OperatorSize] | None, lags: Mapping[str, int]
     ) -> None:
         self._nodes = nodes
         self._sizes = sizes
@@ -75,9 +75,9 @@ class _TreeRenderer:
             return _render_node(
                 "view", render_link(node.name, url_for("/views", view=node.name)), "", detail, "ps-flow-queue"
             )
-        kept = [self._sizes[number] for number in node.states if number in self._sizes]
         note = ""
-        if node.states:
+        if node.states and self._sizes is not None:
+            kept = [self._sizes[number] for number in node.states if number in self._sizes]
             rows = formatting.counted(sum(size.rows for size in kept), "row")
             note = f"{rows}, {formatting.size(sum(size.bytes for size in kept))}"
         return _render_node(node.kind, escape(detail), note, detail)

@@ -24,6 +24,10 @@ WHERE q.view IS NOT NULL
 -- name: definition
 SELECT q.id, q.view FROM penstock.queries q WHERE q.name = %(name)s AND q.view IS NOT NULL
 
+-- name: names
+-- Which of some queries are views.
+SELECT q.name FROM penstock.queries q WHERE q.name = ANY(%(names)s::text[]) AND q.view IS NOT NULL
+
 -- name: changes
 -- The changes of the last cycles.
 SELECT coalesce(sum(n.changes), 0)::bigint

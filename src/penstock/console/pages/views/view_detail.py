@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from penstock.console.data.views import ViewDefinition, ViewDetails, find_view, read_view
 from penstock.console.page import View, url_for
 from penstock.console.pages.query_detail import STATE_TONES
@@ -73,7 +75,7 @@ class _ViewDetail:
             self._definition.operators,
             status.operators,
             {group.queue: group.lag for group in details.sources},
-            ResultNode(self._name, status.rows, status.bytes, details.changes_per_second),
+            ResultNode(self._name, status.rows, status.bytes),
         )
         self._properties.set_content(_render_properties(self._definition, details))
 
@@ -89,7 +91,10 @@ def _render_properties(definition: ViewDefinition, details: ViewDetails) -> str:
             if changes is None
             else render_link(changes, url_for("/queues", queue=changes)),
         ),
-        ("Read by", ", ".join(map(_render_reader, details.readers)) or "no other query"),
+        (
+            "Read by",
+            ", ".join(_render_reader(group, details.reading_views) for group in details.readers) or "no other query",
+        ),
     ]
     items = "".join(
         f'<div><dt class="ps-muted ps-small">{title}</dt><dd class="ps-break">{value}</dd></div>'
@@ -98,9 +103,11 @@ def _render_properties(definition: ViewDefinition, details: ViewDetails) -> str:
     return f'<dl class="ps-grid ps-properties">{items}</dl>'
 
 
-def _render_reader(group: GroupInfo) -> str:
+def _render_reader(group: GroupInfo, views: Container[str]) -> str:
     if group.query_id is None:
         return render_link(f"group {group.group}", url_for("/queues", queue=group.queue, group=group.group))
+    if group.query_id in views:
+        return render_link(group.query_id, url_for("/views", view=group.query_id))
     return render_link(group.query_id, url_for("/queries", query=group.query_id))
 
 
