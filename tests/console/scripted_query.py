@@ -75,7 +75,7 @@ class ScriptedQuery:
             for position in await self.log.group_positions(queue, self.name)
             if position.end_offset > position.next_offset
         ]
-        cycle, begun = await self._begin(sum(stop - start for *_, start, stop in ranges)), datetime.now(UTC)
+        cycle, begun = await self.begin(self.log, sum(stop - start for *_, start, stop in ranges)), datetime.now(UTC)
         async with self.log.database.connection() as conn, conn.transaction():
             now = datetime.now(UTC)
             columns: list[Any] = [list(column) for column in zip(*ranges, strict=True)] or [[], [], [], []]
@@ -92,6 +92,7 @@ class ScriptedQuery:
                 "late": late,
                 "dead": dead,
                 "dropped": 0,
+                "changes": None,
                 "took": json.encode(
                     took or {"spark": 120.0, "prepare": 4.0, "copy": 6.0, "merge": 22.0, "append": 9.0}
                 ).decode(),
@@ -102,7 +103,7 @@ class ScriptedQuery:
 
     async def fail(self, error: str) -> None:
         """Record a failed cycle."""
-        cycle = await self._begin(1)
+        cycle = await self.begin(self.log, 1)
         async with self.log.database.connection() as conn:
             await conn.execute(_commit["fail_cycle"], {"query": self.id, "cycle": cycle, "error": error})
 
@@ -110,9 +111,10 @@ class ScriptedQuery:
         """Release the lease. The group of a query that failed still holds pushes back."""
         await Registry(self.log).release_lease(self.id, self.fence, stopped=not has_failed)
 
-    async def _begin(self, planned: int) -> int:
+    async def begin(self, log: Log, planned: int) -> int:
+        """Plan a cycle of so many events, and return its number."""
         params = {"query": self.id, "fence": self.fence, "lease": _LEASE}
-        async with self.log.database.connection() as conn, conn.transaction():
+        async with log.database.connection() as conn, conn.transaction():
             row = await (await conn.execute(_plan["begin_cycle"], params)).fetchone()
             assert row is not None
             await conn.execute(_plan["store_plan"], {**params, "cycle": row[0], "plan": b"", "planned": planned})

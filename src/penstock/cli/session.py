@@ -152,24 +152,6 @@ class CommandSession:
             await transport.close()
 
 
-def child_environment(settings: Settings) -> dict[str, str]:
-    """Return the environment of a child process that uses the same database.
-
-    Options would show the password of the database to other users of the machine.
-    """
-    from penstock.core.settings import LIBPQ_VARIABLES
-
-    environment = dict(os.environ)
-    environment.pop("PENSTOCK_URL", None)
-    if settings.database_url is None:
-        for name in ("PENSTOCK_DATABASE_URL", "DATABASE_URL", *LIBPQ_VARIABLES):
-            environment.pop(name, None)
-        environment["PENSTOCK_DATA_DIR"] = str(settings.data_dir)
-    elif settings.database_url:
-        environment["PENSTOCK_DATABASE_URL"] = settings.database_url
-    return environment
-
-
 async def find_queue(transport: Transport | Log, name: str) -> Queue:
     """Return the queue, or raise NotFound with similar names, or with the command that creates it."""
     try:

@@ -11,6 +11,7 @@ from nicegui import ui
 from penstock.console.assets import asset_url
 from penstock.console.page import Page, View
 from penstock.console.pages import alerts, dead_letters, gates, live, overview, queries, queues, sql
+from penstock.console.pages.views import view_list
 from penstock.console.widgets.elements import badge, element, set_badge, text
 
 #: HTML in the head of every page.
@@ -28,6 +29,7 @@ PAGES: tuple[Page, ...] = (
     live.PAGE,
     queues.PAGE,
     queries.PAGE,
+    view_list.PAGE,
     gates.PAGE,
     dead_letters.PAGE,
     alerts.PAGE,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from penstock.console.auth.sessions import COOKIE, SessionCookies, SignInSession
 from penstock.console.data.overview_history import OverviewHistory
+from penstock.console.data.statement_preview import StatementPreviews
 from penstock.console.polling import Pollers
 from penstock.console.settings import ConsoleSettings
 from penstock.db.adhoc_query import AdhocQueries
@@ -43,6 +44,8 @@ class ConsoleServices:
         self.sessions = SessionCookies(settings.secret)
         #: Runs the statements of the SQL page as a role that can only read.
         self.adhoc_queries = AdhocQueries(ReadOnlyLogin(self.database))
+        #: Runs the previews of views, which need Spark.
+        self.previews = StatementPreviews(settings.server.core)
 
     async def find_viewer(self, cookies: Mapping[str, str]) -> Viewer | None:
         """Return the viewer that the cookies identify, or None if the browser has to sign in."""

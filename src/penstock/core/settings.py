@@ -258,3 +258,19 @@ _VARIABLES: Mapping[str, tuple[str, Callable[[str, str], object]]] = {
     "retry_seconds": ("PENSTOCK_RETRY_SECONDS", parse_number),
 }
 """Environment variable and parser of each setting but ``database_url``."""
+
+
+def child_environment(settings: Settings) -> dict[str, str]:
+    """Return the environment of a child process that uses the same database.
+
+    Options would show the password of the database to other users of the machine.
+    """
+    environment = dict(os.environ)
+    environment.pop("PENSTOCK_URL", None)
+    if settings.database_url is None:
+        for name in ("PENSTOCK_DATABASE_URL", "DATABASE_URL", *LIBPQ_VARIABLES):
+            environment.pop(name, None)
+        environment["PENSTOCK_DATA_DIR"] = str(settings.data_dir)
+    elif settings.database_url:
+        environment["PENSTOCK_DATABASE_URL"] = settings.database_url
+    return environment

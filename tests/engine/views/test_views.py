@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import Any
 from unittest import mock
 
+import psycopg
 import pytest
 
 from penstock.core.errors import QueryChanged, StateLimitReached
@@ -18,6 +19,7 @@ from penstock.engine.cycle.commit import Committer
 from penstock.engine.cycle.models import CommitStats, CycleResult
 from penstock.engine.stream import Stream
 from penstock.stream.aggregates import sum as sum_of
+from penstock.stream.views.row_key import visible_key
 from tests.cli.command_line import CommandLine
 from tests.engine.pipelines import Bench, drivers_lost, eventually
 from tests.engine.views.statements import (
@@ -96,6 +98,33 @@ def test_a_view_equals_duckdb_after_every_run(bench: Bench, name: str) -> None:
         push_random(bench, chance, start, 30)
         bench.run(stream, "v", max_events_per_cycle=chance.choice([7, 25, 1000]))
         assert read_rows(bench.url, "v") == expected_rows(bench, statement)
+    # The console shows the key before the view runs.
+    assert stream.view is not None
+    assert visible_key(stream.view.root) == stored_key(bench.url, "v")
+    assert drawn_states(bench.url, "v") >= stored_states(bench.url)
+
+
+def stored_key(url: str, view: str) -> tuple[str, ...]:
+    """The columns of a view's key that it shows."""
+    with psycopg.connect(url) as conn:
+        (stored,) = conn.execute("SELECT view FROM penstock.queries WHERE name = %s", [view]).fetchone() or ({},)
+    hidden = {column["name"] for column in stored["columns"] if column["is_hidden"]}
+    return tuple(name for name in stored["key"] if name not in hidden)
+
+
+def drawn_states(url: str, view: str) -> set[int]:
+    """The numbers of the state of the operators that are stored for the console."""
+    with psycopg.connect(url) as conn:
+        (stored,) = conn.execute("SELECT view FROM penstock.queries WHERE name = %s", [view]).fetchone() or ({},)
+    numbers = [number for operator in stored["operators"] for number in operator["states"]]
+    assert len(numbers) == len(set(numbers))
+    return set(numbers)
+
+
+def stored_states(url: str) -> set[int]:
+    """The numbers of the operators that keep state."""
+    with psycopg.connect(url) as conn:
+        return {number for (number,) in conn.execute("SELECT operator FROM penstock.view_runs")}
 
 
 #: Statements, and the same questions for DuckDB.
@@ -146,6 +175,15 @@ def test_views_over_views_survive_lost_drivers(bench: Bench) -> None:
     assert read_rows(bench.url, "totals") == expected_rows(bench, TOTALS)
     assert read_rows(bench.url, "sizes") == expected_rows(bench, question)
     assert replay_changes(bench, "sizes.changes") == read_rows(bench.url, "sizes")
+    assert counted_changes(bench.url, "sizes") == len(bench.events("sizes.changes"))
+
+
+def counted_changes(url: str, view: str) -> int:
+    """The changes that the ledger counts."""
+    question = "SELECT sum(c.changes)::bigint FROM penstock.cycles c JOIN penstock.queries q ON q.id = c.query_id"
+    with psycopg.connect(url) as conn:
+        (count,) = conn.execute(f"{question} WHERE q.name = %s", [view]).fetchone() or (0,)
+    return int(count)
 
 
 def replay_changes(bench: Bench, queue: str) -> Counter[tuple[Any, ...]]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli.command import command
-from penstock.cli.session import CommandSession, child_environment
+from penstock.cli.session import CommandSession
 from penstock.cli.supervised_process import supervise
 from penstock.core.errors import ConfigurationError
 
@@ -68,6 +68,7 @@ def run_console_process(settings: ServerSettings, port: int | None) -> Iterator[
 
 
 def _environment(settings: ServerSettings) -> dict[str, str]:
+    from penstock.core.settings import child_environment
     from penstock.server.settings import variable
 
     environment = child_environment(settings.core)

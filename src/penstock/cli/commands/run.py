@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli.command import FAILED, INTERRUPTED, command
-from penstock.cli.session import CommandSession, child_environment
+from penstock.cli.session import CommandSession
 from penstock.cli.times import parse_duration, parse_time
 from penstock.core.errors import ConfigurationError, InvalidRequest
 
@@ -280,6 +280,8 @@ def _export_database(session: CommandSession) -> None:
     """Export the database of the options to the environment, for clients that the file opens."""
     settings = session.settings()  # raises if they are invalid
     if session.options.database_url is not None or session.options.data_dir is not None:
+        from penstock.core.settings import child_environment
+
         environment = child_environment(settings)
         os.environ.clear()
         os.environ.update(environment)

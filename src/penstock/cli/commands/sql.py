@@ -15,6 +15,7 @@ from penstock.cli.command import INTERRUPTED, command
 from penstock.cli.commands.run import Conf, Master, PyFiles, Report, require_spark, run_options, spark_settings
 from penstock.cli.session import CommandSession
 from penstock.core.errors import InvalidRequest
+from penstock.core.formatting import counted
 
 if TYPE_CHECKING:
     from penstock.engine.query import Query
@@ -24,12 +25,15 @@ if TYPE_CHECKING:
 
 root = typer.Typer()
 
+_MAX_PREVIEW_EVENTS = 100_000
+
 
 @command(
     root,
     "sql",
     examples=[
         "penstock sql pipeline.sql --check",
+        "penstock sql pipeline.sql --preview 100",
         "penstock sql pipeline.sql",
         "penstock sql pipeline.sql --available-now --flush",
     ],
@@ -43,6 +47,17 @@ def sql(
     check: Annotated[
         bool, typer.Option("--check", help="Print the plan without running it. Needs neither Spark nor a database.")
     ] = False,
+    preview: Annotated[
+        int | None,
+        typer.Option(
+            "--preview",
+            min=1,
+            max=_MAX_PREVIEW_EVENTS,
+            metavar="N",
+            help="Print the rows that each query computes from the newest N events of its queues. Stores nothing.",
+            show_default=False,
+        ),
+    ] = None,
     master: Master = None,
     conf: Conf = None,
     py_files: PyFiles = None,
@@ -74,8 +89,11 @@ def sql(
         return
     from penstock.engine.stream import Stream
 
-    application = parse_application(Stream, text, file.name)
+    application = parse_application(Stream, text, file.name, has_drafts=preview is not None)
     require_spark()
+    if preview is not None:
+        _preview(session, application, preview, master, spark_settings(conf, py_files))
+        return
     chosen = {"master": master, "spark_conf": spark_settings(conf, py_files), **run_options(**options)}
     try:
         _run(session, application, file, report, chosen)
@@ -106,6 +124,38 @@ def _print_plan(session: CommandSession, application: Application) -> None:
             session.out.text(f"  {line}")
     for sink in application.sinks.values():
         session.out.text(f"sink {sink.name}: {sink.queue} to {sink.to}")
+
+
+def _preview(
+    session: CommandSession, application: Application, newest: int, master: str | None, conf: dict[str, str]
+) -> None:
+    from warnings import catch_warnings
+
+    from penstock.core import json
+    from penstock.engine.spark.session import spark_session
+
+    settings = session.settings()
+    with session.out.spinner("Starting Spark"):
+        spark_session(master=master, conf=conf)
+    previews: dict[str, dict[str, Any]] = {}
+    for query in application.queries_in_order():
+        stream: Any = query.stream
+        with catch_warnings(record=True) as warnings:
+            rows = stream.preview(newest, settings=settings)
+        previews[query.name] = {"rows": rows, "warnings": [str(warning.message) for warning in warnings]}
+    if session.out.json:
+        session.out.document(previews)
+        return
+    for name, preview in previews.items():
+        columns = list(dict.fromkeys(column for row in preview["rows"] for column in row))
+        cells = [[_cell(json.encode(row.get(column)).decode()) for column in columns] for row in preview["rows"]]
+        session.out.table(columns, cells, title=f"{name}: {counted(len(cells), 'row')}")
+        for warning in preview["warnings"]:
+            session.out.hint(warning)
+
+
+def _cell(text: str) -> str:
+    return text[1:-1] if text.startswith('"') else text
 
 
 def _run(

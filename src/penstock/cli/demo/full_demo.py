@@ -26,12 +26,11 @@ from penstock.cli.demo.snapshot import QUERIES, QUEUES, Snapshot, existing_names
 from penstock.cli.demo.steps import Check, Step, check_count, checks_document, print_checks, step
 from penstock.cli.demo.traffic import WARM_UP, EventGenerator, event_generators, phases
 from penstock.cli.output import Output
-from penstock.cli.session import child_environment
 from penstock.client.connect import transport_for
 from penstock.client.transport import Transport
 from penstock.core.errors import Conflict, GroupBusy, QueueFull
 from penstock.core.formatting import counted, number
-from penstock.core.settings import Settings
+from penstock.core.settings import Settings, child_environment
 from penstock.db.pool import Connection, Database
 from penstock.engine.alerts.store import RuleStore
 from penstock.engine.registry import Registry

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from psycopg import sql
 from psycopg.rows import dict_row
 
+from penstock.console.data.text_search import like_pattern
 from penstock.db.pool import Connection, Database
 from penstock.db.statements import Statements, fill_placeholders, quote_identifier
 
@@ -157,7 +158,7 @@ async def _read_history(
 
 
 def _params(request: OpenWindowsRequest) -> dict[str, Any]:
-    return {"limit": request.limit, "offset": request.offset, "search": f"%{_escape_like(request.search)}%"}
+    return {"limit": request.limit, "offset": request.offset, "search": like_pattern(request.search)}
 
 
 def _fill(name: str, request: OpenWindowsRequest, column: str = "") -> bytes:
@@ -183,7 +184,3 @@ def _fill(name: str, request: OpenWindowsRequest, column: str = "") -> bytes:
 def _quote(name: str) -> str:
     """Quote a name for a statement that takes parameters."""
     return quote_identifier(name).as_string()
-
-
-def _escape_like(search: str) -> str:
-    return search.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_").replace("\0", "")

@@ -19,6 +19,7 @@ from penstock.console.data.open_windows import (
     read_columns,
     read_open_windows,
 )
+from penstock.console.data.views import find_view
 from penstock.console.page import Page, View, url_for
 from penstock.console.pages import live_key
 from penstock.console.polling import PollSubscription
@@ -33,6 +34,10 @@ _MAX_TILE_CHARACTERS = 14
 
 async def build(view: View) -> None:
     queries = await list_windowed_queries(view.database)
+    name = view.params.get("query")
+    if name is not None and await find_view(view.log, name) is not None:
+        ui.navigate.to(url_for("/views", view=name))
+        return
     if not queries:
         elements.empty_state(
             "No query has windows yet",
@@ -41,7 +46,6 @@ async def build(view: View) -> None:
             icon="leaderboard",
         )
         return
-    name = view.params.get("query")
     query = next((query for query in queries if query.name == name), None)
     if query is None and name is not None:
         elements.empty_state(f"Query {name} has no windows", "It does not exist, or it has not started yet.")

@@ -196,4 +196,4 @@ def _recent_mean(points: Sequence[Vitals], name: str, count: int = 5) -> float |
     return sum(values) / len(values) if values else None
 
 
-PAGE = Page("/", "Overview", "speed", build)
+PAGE = Page("/", "Overview", "speed", build, short="Home")

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from penstock.console.data.views import ViewDefinition, find_view
 from penstock.console.formatting import TimeFormatter
 from penstock.console.page import View, url_for
 from penstock.console.widgets import elements, forms
 from penstock.console.widgets.charts import BarSeries, StackedBarChart
 from penstock.console.widgets.elements import Tone
+from penstock.console.widgets.operator_tree import OperatorTree
 from penstock.console.widgets.pipeline import PipelineDiagram
 from penstock.console.widgets.tables import DataTable, TableCell, TableColumn, number_column
 from penstock.core import formatting
@@ -75,14 +77,21 @@ class QueryDetail:
     def __init__(self, view: View, name: str) -> None:
         self._view = view
         self._name = name
+        #: None if the query is no materialized view.
+        self._definition: ViewDefinition | None = None
 
     async def build(self) -> None:
         if self._name not in {query.name for query in await Registry(self._view.log).list()}:
             elements.empty_state(f"There is no query {self._name}", "It may have been deleted.", "penstock query list")
             return
+        self._definition = await find_view(self._view.log, self._name)
         self._build_head()
-        with elements.card("Pipeline", hint="events per second; results over the last minute"):
-            self._pipeline = PipelineDiagram()
+        if self._definition is None:
+            with elements.card("Pipeline", hint="events per second; results over the last minute"):
+                self._pipeline = PipelineDiagram()
+        else:
+            with elements.card("Operators"):
+                self._tree = OperatorTree()
         self._build_tiles()
         with elements.card("Time per cycle", hint=f"the last {_CHART_CYCLES} cycles"):
             self._phases = StackedBarChart("Milliseconds of each phase of the last cycles")
@@ -100,6 +109,8 @@ class QueryDetail:
                 self._state = elements.badge("…")
                 self._driver = elements.text("", "ps-muted ps-small ps-break ps-driver")
             with elements.element("div", "ps-row"):
+                if self._definition is not None:
+                    elements.link("Rows of the view", url_for("/views", view=self._name), "ps-button")
                 with elements.element("div") as self._board_link:
                     elements.link("Live board", url_for("/live", query=self._name), "ps-button")
                 self._pause_button = elements.button("Pause", self._pause, icon="pause", disabled_reason=reason)
@@ -117,6 +128,8 @@ class QueryDetail:
             self._windows = elements.tile("Open windows")
             self._late = elements.tile("Late")
             self._dead = elements.tile("Dead letters")
+        for tile in (self._watermark, self._windows, self._late):
+            tile.frame.set_visibility(self._definition is None)  # a view has no windows
 
     async def _pause(self) -> None:
         done = f"{self._name} finishes its cycle and pauses"
@@ -141,7 +154,10 @@ class QueryDetail:
         self._driver.set_text(f"driver {info.driver}" if info.is_running and info.driver else "no driver")
         self._board_link.set_visibility(query.activity.has_result)
         self._show_tiles(query)
-        self._pipeline.show(info.description, _input_rate(query.cycles), _output_rate(query.cycles), query.groups)
+        if self._definition is None:
+            self._pipeline.show(info.description, _input_rate(query.cycles), _output_rate(query.cycles), query.groups)
+        else:
+            self._tree.show(self._definition.operators, lags={group.queue: group.lag for group in query.groups})
         self._show_cycles(query.cycles)
         self._failure_card.set_visibility(bool(query.failures))
         self._failures.set(query.failures)

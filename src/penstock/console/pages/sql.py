@@ -287,7 +287,10 @@ def _query_examples(tables: Sequence[VisibleTable]) -> dict[str, str]:
     examples: dict[str, str] = {}
     for table in tables:
         source = f"{table.schema}.{_quote_name(table.name)}"
-        if table.schema == "penstock_live":
+        names = {name for name, _ in table.columns}
+        if table.schema == "penstock_live" and "window_end" not in names:
+            examples[f"Rows of {table.name}"] = f"SELECT *\nFROM {source}\nORDER BY updated_at DESC\nLIMIT 200"
+        elif table.schema == "penstock_live":
             examples[f"Open windows of {table.name}"] = f"SELECT *\nFROM {source}\nORDER BY window_end DESC\nLIMIT 200"
         elif table.schema == "penstock_history":
             numbers = [

@@ -55,7 +55,9 @@ class Tile:
             self.value.props["title"] = title
             self.value.update()
         self.note.set_text(note)
-        self.frame.classes(replace=f"ps-tile ps-stack ps-tone-{tone}")
+        # NiceGUI hides an element with a class, which must stay.
+        hidden = "" if self.frame.visible else "hidden"
+        self.frame.classes(replace=f"ps-tile ps-stack ps-tone-{tone} {hidden}")
 
 
 def tile(title: str, unit: str = "", *, href: str = "") -> Tile:

@@ -13,7 +13,7 @@ from statistics import median
 
 from nicegui import ui
 
-from penstock.console.formatting import TimeFormatter
+from penstock.console.formatting import TimeFormatter, exact_number
 from penstock.console.widgets.charts import BarSeries, ChartLine, StackedBarChart, TimeChart
 from penstock.console.widgets.elements import card
 from penstock.console.widgets.tables import DataTable, TableCell, TableColumn
@@ -115,19 +115,12 @@ def _cell(value: str | None, column: AdhocColumn, times: TimeFormatter) -> Table
     if value is None:
         return TableCell("null", classes="ps-muted")
     if column.kind == "number":
-        return _format_number(value)
+        return exact_number(value)
     if column.kind == "time" and column.type.startswith("timestamptz"):
         time = _parse_timestamp(value)
         return TableCell(value if time is None else times.full(time), classes="ps-nowrap")
     shown = value if len(value) <= _MAX_CELL_CHARACTERS else f"{value[:_MAX_CELL_CHARACTERS]}…"
     return TableCell(shown, classes="ps-long-text" if len(value) > 60 else "")
-
-
-def _format_number(text: str) -> str:
-    """Add thousands separators without rounding."""
-    sign, digits = ("-", text[1:]) if text.startswith("-") else ("", text)
-    whole, point, rest = digits.partition(".")
-    return f"{sign}{int(whole):,}{point}{rest}" if whole.isascii() and whole.isdigit() and len(whole) < 400 else text
 
 
 def _parse_timestamp(text: str) -> datetime | None:

@@ -62,6 +62,11 @@ def number_column(title: str, cell: Callable[[T], TableCell | str], *, classes: 
     return TableColumn(title, cell, is_number=True, classes=classes)
 
 
+def render_link(text: str, href: str = "") -> str:
+    """Return a text, or a link, as HTML."""
+    return f'<a href="{escape(href)}">{escape(text)}</a>' if href else escape(text)
+
+
 class LiveHtml(ContentElement, component="live_html.js"):
     """HTML whose unchanged nodes stay when the content is set again.
 
@@ -79,9 +84,12 @@ class DataTable(Generic[T]):
     ``label`` is its accessible name.
     """
 
-    def __init__(self, label: str, columns: Sequence[TableColumn[T]]) -> None:
+    def __init__(
+        self, label: str, columns: Sequence[TableColumn[T]], row_classes: Callable[[T], str] | None = None
+    ) -> None:
         self._label = label
         self._columns = columns
+        self._row_classes = row_classes
         #: The sort key of the column that the rows are sorted by, for the arrow beside its title.
         self.sorted_by = ""
         self.is_descending = True
@@ -100,11 +108,16 @@ class DataTable(Generic[T]):
     def set(self, rows: Iterable[T]) -> None:
         """Replace all rows."""
         head = "".join(map(self._render_title, self._columns))
-        body = "".join(f"<tr>{''.join(_render_cell(column, row) for column in self._columns)}</tr>" for row in rows)
+        body = "".join(map(self._render_row, rows))
         self.html.set_content(
             f'<table class="ps-table"><caption>{escape(self._label)}</caption>'
             f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         )
+
+    def _render_row(self, row: T) -> str:
+        classes = "" if self._row_classes is None else self._row_classes(row)
+        cells = "".join(_render_cell(column, row) for column in self._columns)
+        return f'<tr class="{classes}">{cells}</tr>' if classes else f"<tr>{cells}</tr>"
 
     def _render_title(self, column: TableColumn[T]) -> str:
         title, aria_sort = escape(column.title), ""

@@ -45,7 +45,7 @@ GRANT SELECT (queue, sink, guarantee, written, batches, retries, busy, dead_lett
     ON penstock.sinks TO {reader};
 GRANT SELECT (id, name, result, view, sink_queue, cycle, driver, lease_until, history_seconds, created_at, is_paused, stopped_at)
     ON penstock.queries TO {reader};
-GRANT SELECT (query_id, cycle, fence, planned, planned_at, started_at, committed_at, events_in, events_out, windows, late,
-              dead, took, error, oldest_at, watermark, dropped) ON penstock.cycles TO {reader};
+GRANT SELECT (query_id, cycle, fence, planned, planned_at, started_at, committed_at, events_in, events_out, windows, changes,
+              late, dead, took, error, oldest_at, watermark, dropped) ON penstock.cycles TO {reader};
 GRANT SELECT (id, queue_id, group_name, stage, attempts, failed_at, first_failed_at, redrives, redriven_at)
     ON penstock.dead_letters TO {reader};

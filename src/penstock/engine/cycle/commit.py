@@ -194,7 +194,7 @@ class Committer:
             if target.join_state is not None:
                 flushed_us = watermarks.get(ALL_PARTITIONS) if result.is_flush else None
                 await target.join_state.apply(conn, result.join_changes, query.closed_us, flushed_us)
-            view_events = await self._apply_view_changes(conn, result, query)
+            view_events = await self._apply_view_changes(conn, result, query, stats)
             stopwatch.lap("merge")
             await store_dead_letters(conn, self._log, target, result, stats)
             stopwatch.lap("dead letters")
@@ -236,7 +236,7 @@ class Committer:
         return outputs, alerts
 
     async def _apply_view_changes(
-        self, conn: AsyncConnection[Any], result: CycleResult, query: LockedQuery
+        self, conn: AsyncConnection[Any], result: CycleResult, query: LockedQuery, stats: CommitStats
     ) -> OutputRows | None:
         """Apply the changes of a view to its table. Returns the events of its changes queue."""
         table, changes = self._target.view_table, result.view_changes
@@ -246,6 +246,7 @@ class Committer:
         # A cycle that expires state may need more for a moment.
         if self._target.state_limit is not None and not result.plan.is_expiry:
             await self._target.state_limit.check(conn)
+        stats.changes = changes.count
         if self._target.sink is None:
             return None
         return change_events(changes, table.columns, result.plan.cycle, query.now)

@@ -110,6 +110,7 @@ async def finish_cycle(
         "late": stats.late,
         "dead": stats.dead,
         "dropped": stats.dropped,
+        "changes": stats.changes,
         "took": json.dumps({name: round(ms, 1) for name, ms in result.took.items()}),
         "oldest": oldest,
         "watermark": watermark,

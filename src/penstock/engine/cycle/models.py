@@ -84,6 +84,8 @@ class CommitStats:
     dead: int = 0
     #: Events that user-defined filters dropped.
     dropped: int = 0
+    #: The changes of a view's result; None for other queries.
+    changes: int | None = None
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ from penstock.engine.reference_tables import ReferenceTables
 from penstock.engine.result_tables import ResultTables
 from penstock.engine.spark.errors import stream_errors
 from penstock.engine.views.inputs import changes_schema, has_known_types, prepare_input
+from penstock.engine.views.operator_graph import operator_graph
 from penstock.engine.views.reader import VIEW_SHARDS, ViewReader, result_columns
 from penstock.engine.views.result_table import ViewTable
 from penstock.engine.views.state import StateConfig
@@ -251,9 +252,15 @@ def _prepare_view(
     reader = ViewReader(view.root, inputs, state, VIEW_SHARDS, with_key_text=context.stream.sink is not None)
     relation, stateful = reader.compile({each.name: each.frame(spark, 1) for each in inputs})
     table = ViewTable(
-        context.id, context.name, result_columns(relation), relation.key, view.indexes, relation.is_append_only
+        context.id,
+        context.name,
+        result_columns(relation),
+        relation.key,
+        view.indexes,
+        relation.is_append_only,
+        operator_graph(view.root, stateful),
     )
-    view_state = ViewState(name_operators(stateful), view.state_ttl_seconds, view.max_state_bytes)
+    view_state = ViewState(name_operators(list(stateful.values())), view.state_ttl_seconds, view.max_state_bytes)
     context.run(context.registry.create_view_table(table, view_state))
     return PreparedQuery(
         stored_types,

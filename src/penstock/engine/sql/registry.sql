@@ -70,8 +70,9 @@ UPDATE penstock.queries SET fields = %(fields)s::jsonb || coalesce(fields, '{}')
 UPDATE penstock.queries SET result = %(result)s WHERE id = %(query)s
 
 -- name: set_view
--- The columns and the key never change. The names of operators and the limits of the state are those of the last start.
-UPDATE penstock.queries SET view = coalesce(view, %(view)s::jsonb) || %(state)s::jsonb WHERE id = %(query)s
+-- The columns and the key never change. The operators and the limits of the state are those of the last start.
+UPDATE penstock.queries SET view = %(view)s::jsonb || coalesce(view - 'operators', '{}') || %(state)s::jsonb
+WHERE id = %(query)s
 
 -- name: view
 SELECT view FROM penstock.queries WHERE name = %(name)s

@@ -31,6 +31,11 @@ class ViewChanges:
         return pa.concat_tables([self.inserted, self.after])
 
     @property
+    def count(self) -> int:
+        """The number of rows that appeared, changed or disappeared."""
+        return sum(rows.num_rows for rows in (self.inserted, self.after, self.deleted))
+
+    @property
     def rows_to_delete(self) -> pa.Table:
         return self.deleted
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -36,9 +36,10 @@ class ViewColumn:
 
 
 class CompiledView(NamedTuple):
+    """The changes of a view's result, and its operators with state by number. A join with a condition has several."""
+
     relation: Relation
-    #: The operators with state in the order of their numbers. A join with a condition has several.
-    stateful: Sequence[Operator]
+    stateful: Mapping[int, Operator]
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class ViewReader:
         if not relation.key:
             frame = relation.frame.withColumn(ONLY_ROW, F.lit(0).cast("tinyint"))
             relation = Relation(frame, relation.columns, (ONLY_ROW,), relation.is_append_only)
-        return CompiledView(relation, list(compiler.stateful.values()))
+        return CompiledView(relation, compiler.stateful)
 
     def _changes(self, frames: dict[str, DataFrame], tasks: int) -> DataFrame:
         relation = self.compile(frames, tasks).relation

@@ -15,6 +15,7 @@ from psycopg import AsyncConnection, sql
 from penstock.db.statements import Statements, fill_placeholders
 from penstock.engine.arrow_csv import to_csv
 from penstock.engine.views.changes import ViewChanges
+from penstock.engine.views.operator_graph import OperatorNode, graph_to_json
 from penstock.engine.views.reader import ViewColumn
 
 _sql = Statements("penstock.engine.views", "result_table.sql")
@@ -36,6 +37,7 @@ class ViewTable:
     indexes: Sequence[Sequence[str]] = ()
     #: True if rows only appear, so that no stored row changes.
     is_append_only: bool = False
+    operators: Sequence[OperatorNode] = ()
 
     def create_statements(self) -> list[str]:
         visible = [f"t.{_identifier(column.name)}" for column in self.columns if not column.is_hidden]
@@ -50,12 +52,18 @@ class ViewTable:
         return [*statements, self._fill("create_view", view=_identifier(self.name), columns=", ".join(visible))]
 
     def to_json(self) -> dict[str, Any]:
-        """What the query's row says about the result."""
+        """What the query's row says about the view."""
         columns = [
             {"name": each.name, "spark_type": each.spark_type, "type": each.pg_type, "is_hidden": each.is_hidden}
             for each in self.columns
         ]
-        return {"columns": columns, "key": list(self.key), "is_append_only": self.is_append_only}
+        return {
+            "columns": columns,
+            "key": list(self.key),
+            "is_append_only": self.is_append_only,
+            "indexes": [list(index) for index in self.indexes],
+            "operators": graph_to_json(self.operators),
+        }
 
     def create_staging_table(self) -> str:
         return self._fill("create_staging_table", staged=", ".join(map(_staged_definition, self.columns)))

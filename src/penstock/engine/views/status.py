@@ -20,7 +20,7 @@ class ViewState:
     """What the query's row says about the state of a view."""
 
     #: The names of the operators with state, in the order of their numbers.
-    operators: Sequence[str]
+    state_names: Sequence[str]
     state_ttl_seconds: float | None
     max_state_bytes: int | None
 

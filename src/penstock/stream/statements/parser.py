@@ -47,15 +47,29 @@ _STATEMENTS = (
 )
 
 
-def parse_application(kind: type[Definition], text: str, name: str = "") -> Application:
+#: The first words after CREATE of statements that make views and the queues that they read.
+_VIEW_STATEMENTS = ("queue", "view", "materialized")
+_VIEWS_ONLY = (
+    "only views are written here, with CREATE MATERIALIZED VIEW, CREATE VIEW, CREATE QUEUE or SELECT; run a file with "
+    "other statements with `penstock sql`"
+)
+#: The name of a SELECT that stands by itself, while it is being written.
+DRAFT_VIEW = "preview"
+
+
+def parse_application(
+    kind: type[Definition], text: str, name: str = "", *, has_drafts: bool = False, views_only: bool = False
+) -> Application:
     """Parse a text of statements, without Spark and without a database.
 
     Args:
         kind: The class of the streams.
         text: The statements, separated by semicolons.
         name: The name of the file, for errors.
+        has_drafts: A SELECT by itself is the materialized view DRAFT_VIEW.
+        views_only: Refuse statements other than those that make views and queues.
     """
-    return _StatementParser(kind, SqlSource(text, name, StatementSql)).parse()
+    return _StatementParser(kind, SqlSource(text, name, StatementSql), has_drafts, views_only).parse()
 
 
 def stream_from_statement(kind: type[_Stream], statement: str, **tables: Any) -> _Stream:
@@ -72,10 +86,14 @@ def stream_from_statement(kind: type[_Stream], statement: str, **tables: Any) ->
 
 
 class _StatementParser:
-    def __init__(self, kind: type[Definition], source: SqlSource) -> None:
+    def __init__(
+        self, kind: type[Definition], source: SqlSource, has_drafts: bool = False, views_only: bool = False
+    ) -> None:
         self.application = Application()
         self._kind = kind
         self._source = source
+        self._has_drafts = has_drafts
+        self._views_only = views_only
         #: The SELECTs of views by name in lower case.
         self._views: dict[str, exp.Expr] = {}
         #: Their tokens, which a materialized view parses in its own dialect.
@@ -99,6 +117,10 @@ class _StatementParser:
 
     def _parse_statement(self, cursor: TokenCursor) -> None:
         first, second = cursor.word(), cursor.word(1)
+        if self._has_drafts and first in ("select", "with"):
+            return self._add_view(cursor, DRAFT_VIEW, {})
+        if self._views_only and first == "insert":
+            raise self._source.error(cursor.start, f"INSERT INTO: {_VIEWS_ONLY}")
         if first in ("insert", "select", "with"):
             return self._parse_query(cursor, None, {})
         if cursor.take("create"):
@@ -107,6 +129,8 @@ class _StatementParser:
                 cursor.expect("replace")
             is_temporary = cursor.take("temporary") or cursor.take("temp")
             what = cursor.word()
+            if self._views_only and what not in _VIEW_STATEMENTS:
+                raise self._source.error(cursor.start, f"CREATE {what.upper()}: {_VIEWS_ONLY}")
             if what == "materialized" and not is_replacement and not is_temporary:
                 cursor.take(what)
                 cursor.expect("view")
@@ -183,6 +207,9 @@ class _StatementParser:
         name = cursor.name("a view")
         options = cursor.options()
         cursor.expect("as")
+        self._add_view(cursor, name, options)
+
+    def _add_view(self, cursor: TokenCursor, name: str, options: dict[str, Any]) -> None:
         view_options = {key: options.pop(key) for key in VIEW_OPTIONS if key in options}
         run_options = self._take_run_options(cursor.start, options, VIEW_OPTIONS)
         compiler = ViewStatementCompiler(self._source, self.application, self._view_tokens, self._kind)

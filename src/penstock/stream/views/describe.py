@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from penstock.stream.views.plan import (
     Aggregate,
@@ -22,9 +23,24 @@ from penstock.stream.views.plan import (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class OperatorText:
+    """An operator in words: its kind, the queue or view that it reads, and what it computes."""
+
+    kind: str
+    #: The queue or the view; empty for other operators.
+    name: str = ""
+    detail: str | None = None
+
+    @property
+    def line(self) -> str:
+        head = f"{self.kind} {self.name}" if self.name else self.kind
+        return head if self.detail is None else f"{head}: {self.detail}"
+
+
 def describe_operators(root: Operator) -> list[str]:
     """Return a line for each operator; the inputs of an operator follow it."""
-    lines = [_describe(root)]
+    lines = [describe_operator(root).line]
     for source in inputs_of(root):
         lines += [f"  {line}" for line in describe_operators(source)]
     return lines
@@ -60,31 +76,32 @@ def _plain(prefix: str, expressions: Sequence[str]) -> str:
     return prefix + ", ".join(expressions).replace("`", "") if expressions else ""
 
 
-def _describe(operator: Operator) -> str:
+def describe_operator(operator: Operator) -> OperatorText:
     match operator:
         case QueueSource(queue=queue, columns=columns):
-            return f"queue {queue}: {', '.join(column.field for column in columns)}"
+            return OperatorText("queue", queue, ", ".join(column.field for column in columns))
         case ViewSource(view=view, columns=columns):
-            return f"view {view}: {', '.join(column.field for column in columns)}"
+            return OperatorText("view", view, ", ".join(column.field for column in columns))
         case Project(columns=columns):
-            return f"select: {', '.join(f'{column.sql} AS {column.name}' for column in columns)}"
+            return OperatorText("select", detail=", ".join(f"{column.sql} AS {column.name}" for column in columns))
         case Filter(condition=condition):
-            return f"filter: {condition}"
+            return OperatorText("filter", detail=condition)
         case Explode(name=name, array_sql=array_sql):
-            return f"explode: {array_sql} AS {name}"
+            return OperatorText("explode", detail=f"{array_sql} AS {name}")
         case UnionAll():
-            return "union all"
+            return OperatorText("union all")
         case Aggregate(groups=groups, calls=calls):
             by = ", ".join(f"{group.sql} AS {group.name}" for group in groups) or "all rows"
-            return f"aggregate: {', '.join(map(_describe_call, calls)) or 'distinct rows'} by {by}"
+            computed = ", ".join(map(_describe_call, calls)) or "distinct rows"
+            return OperatorText("aggregate", detail=f"{computed} by {by}")
         case Join():
-            return _describe_join(operator)
+            return OperatorText(f"{operator.kind} join", detail=_describe_condition(operator))
         case TopN(partition_by=partition_by, order_by=order_by, limit=limit, rank_name=rank):
             numbered = "" if rank is None else f", numbered as {rank}"
-            return f"first {limit}{numbered}: {_describe_order(partition_by, order_by)}"
+            return OperatorText(f"first {limit}{numbered}", detail=_describe_order(partition_by, order_by))
         case WindowFunctions(partition_by=partition_by, order_by=order_by, functions=functions):
             calls_over = ", ".join(f"{each.sql} {each.frame or ''} AS {each.name}" for each in functions)
-            return f"over: {calls_over}; {_describe_order(partition_by, order_by)}"
+            return OperatorText("over", detail=f"{calls_over}; {_describe_order(partition_by, order_by)}")
 
 
 def _describe_call(call: AggregateCall) -> str:
@@ -96,10 +113,10 @@ def _describe_call(call: AggregateCall) -> str:
     return f"{call.function}({distinct}{arguments}){where} AS {call.name}"
 
 
-def _describe_join(join: Join) -> str:
+def _describe_condition(join: Join) -> str:
     keys = [f"{left} = {right}" for left, right in zip(join.left_keys, join.right_keys, strict=True)]
     conditions = [*keys, *([] if join.condition is None else [join.condition])]
-    return f"{join.kind} join: {' AND '.join(conditions) or 'all rows'}"
+    return " AND ".join(conditions) or "all rows"
 
 
 def _describe_order(partition_by: tuple[str, ...], order_by: tuple[SortKey, ...]) -> str:

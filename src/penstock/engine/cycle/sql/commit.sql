@@ -94,7 +94,7 @@ WHERE c.group_id = %(group)s AND c.partition_id = ANY(%(partitions)s::bigint[])
 WITH done AS (
     UPDATE penstock.cycles SET started_at = %(started)s, committed_at = clock_timestamp(), events_in = %(events_in)s,
         events_out = %(events_out)s, windows = %(windows)s, late = %(late)s, dead = %(dead)s, took = %(took)s,
-        dropped = %(dropped)s, oldest_at = %(oldest)s, watermark = %(watermark)s
+        dropped = %(dropped)s, changes = %(changes)s, oldest_at = %(oldest)s, watermark = %(watermark)s
     WHERE query_id = %(query)s AND cycle = %(cycle)s
     RETURNING extract(epoch FROM committed_at - planned_at)::float8
                   - coalesce((took ->> 'commit before')::float8, 0) / 1000 AS seconds,

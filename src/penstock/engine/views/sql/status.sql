@@ -10,7 +10,7 @@ FROM penstock.queries q WHERE q.id = %(query)s AND q.view IS NOT NULL
 -- for 600 pieces.
 SELECT n.operator, n.name, coalesce(s.rows, 0) AS rows, coalesce(s.bytes, 0) AS bytes
 FROM penstock.queries q
-CROSS JOIN LATERAL jsonb_array_elements_text(q.view -> 'operators') WITH ORDINALITY AS n (name, operator)
+CROSS JOIN LATERAL jsonb_array_elements_text(q.view -> 'state_names') WITH ORDINALITY AS n (name, operator)
 LEFT JOIN (
     SELECT r.operator, sum(r.rows)::bigint AS rows, sum(octet_length(r.data))::bigint AS bytes
     FROM penstock.view_runs r WHERE r.query_id = %(query)s AND r.is_current GROUP BY r.operator

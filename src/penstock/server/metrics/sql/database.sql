@@ -114,7 +114,7 @@ LIMIT %(limit)s
 SELECT q.name AS query, o.operator::text AS operator, left(o.name, 100) AS description,
        coalesce(s.rows, 0) AS view_operator_rows, coalesce(s.bytes, 0) AS view_operator_bytes
 FROM penstock.queries q
-CROSS JOIN LATERAL jsonb_array_elements_text(q.view -> 'operators') WITH ORDINALITY AS o (name, operator)
+CROSS JOIN LATERAL jsonb_array_elements_text(q.view -> 'state_names') WITH ORDINALITY AS o (name, operator)
 LEFT JOIN (
     SELECT r.query_id, r.operator, sum(r.rows)::bigint AS rows, sum(octet_length(r.data))::bigint AS bytes
     FROM penstock.view_runs r WHERE r.is_current GROUP BY r.query_id, r.operator

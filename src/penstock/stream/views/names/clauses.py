@@ -52,6 +52,8 @@ _NON_DETERMINISTIC_NAMES = frozenset(
         *("input_file_name", "uuid", "rand", "randn", "current_user", "session_user"),
     )
 )
+#: Functions that call any method of Java.
+_JAVA_CALLS = frozenset(("reflect", "try_reflect", "java_method"))
 #: Functions that return several rows, other than after LATERAL VIEW.
 _GENERATORS = frozenset(
     (
@@ -83,6 +85,8 @@ def check_function(source: SqlSource, node: exp.Expr) -> None:
     name = function_name(node)
     if isinstance(node, _NON_DETERMINISTIC) or name in _NON_DETERMINISTIC_NAMES:
         raise source.error(node, non_deterministic_error(name or node.sql("spark").lower()))
+    if name in _JAVA_CALLS:
+        raise source.error(node, f"{name} calls any method of Java: use a function of Spark")
     if name in _GENERATORS:
         raise source.error(
             node,

@@ -1,0 +1,58 @@
+"""The columns that identify a row of a view, as far as they follow from the plan alone."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from penstock.stream.views.plan import (
+    Aggregate,
+    Explode,
+    Filter,
+    Join,
+    JoinKind,
+    Operator,
+    Project,
+    QueueSource,
+    TopN,
+    UnionAll,
+    ViewSource,
+    WindowFunctions,
+    output_columns,
+)
+
+#: The columns of a key. None is a column that is stored and hidden.
+_Key: TypeAlias = tuple[str | None, ...]
+
+
+def visible_key(root: Operator) -> tuple[str, ...]:
+    """Return the columns of the key that a view shows.
+
+    The engine decides in the same way with the types of the columns. It differs for a latest row per floating-point
+    number, which has the key of the row.
+    """
+    return tuple(name for name in _key_of(root) if name is not None)
+
+
+def _key_of(operator: Operator) -> _Key:
+    match operator:
+        case QueueSource() | ViewSource():
+            return (None,)
+        case Project(input=source, columns=columns):
+            kept = {column.sql: column.name for column in reversed(columns)}
+            return tuple(kept.get(f"`{name}`") for name in _key_of(source))
+        case Filter(input=source) | WindowFunctions(input=source):
+            return _key_of(source)
+        case Explode(input=source):
+            return (*_key_of(source), None)
+        case UnionAll():
+            return (None,)
+        case Aggregate(groups=groups):
+            return tuple(group.name for group in groups)
+        case Join(left=left, right=right, kind=kind):
+            is_one_sided = kind in (JoinKind.SEMI, JoinKind.ANTI)
+            return _key_of(left) if is_one_sided else (*_key_of(left), *_key_of(right))
+        case TopN(input=source, partition_by=partition_by, limit=limit):
+            names = {f"`{name}`": name for name in output_columns(source)}
+            if limit == 1 and partition_by and all(sql in names for sql in partition_by):
+                return tuple(names[sql] for sql in partition_by)
+            return _key_of(source)
