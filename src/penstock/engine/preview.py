@@ -35,6 +35,7 @@ from penstock.engine.joins.prepare import prepare_join
 from penstock.engine.reference_tables import ReferenceTables
 from penstock.engine.result_tables import ResultTables
 from penstock.engine.spark.errors import error_summary, stream_errors
+from penstock.engine.spark.functions import register_functions
 from penstock.engine.spark.session import new_session, spark_session
 from penstock.engine.views.inputs import prepare_input
 from penstock.engine.views.reader import ViewReader
@@ -170,6 +171,7 @@ async def _newest_events(log: Log, stream: Definition, count: int) -> list[Event
 
 def _compile(stream: Definition, sample: Sequence[Event], conninfo: str, runs: bool) -> _Preview:
     spark = new_session(spark_session())
+    register_functions(spark, stream.functions.values())
     failures: Accumulator[list[EventFailure]] = spark.sparkContext.accumulator([], AddingAccumulatorParam([]))
     if stream.view is not None:
         base = ReadConfig(conninfo, 0, "preview", EMPTY_SCHEMA, {}, None, 0, (), False, failed_events=failures)

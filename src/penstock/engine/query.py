@@ -46,6 +46,7 @@ from penstock.engine.options import RunOptions
 from penstock.engine.registry import RegisteredQuery, Registry
 from penstock.engine.result_rows import QueryRows, RowRequest, read_page, read_rows
 from penstock.engine.spark.errors import error_summary
+from penstock.engine.spark.functions import register_functions
 from penstock.engine.spark.session import new_session, spark_session
 from penstock.engine.status import Status
 from penstock.engine.worker.task import set_cycle_job
@@ -222,6 +223,7 @@ class Query:
             query.id, self.name, stream, split_stream(stream), options, self._log, registry, spark, run
         )
         try:
+            register_functions(spark, stream.functions.values())
             self._run_until_stopped(context, query)
         except InvalidRequest:
             if query.is_new and run(registry.has_no_cycles(query.id)):

@@ -48,6 +48,10 @@ def describe(stream: Definition) -> list[str]:
     if stream.condition is not None:
         lines.append(f"having: {describe_expression(stream.condition)}")
     lines += [f"gate {number}: {_describe_gate(gate)}" for number, gate in enumerate(stream.gates, 1)]
+    lines += [
+        f"function {name}: {_describe_code(each.function)}, returns {each.returns}"
+        for name, each in sorted(stream.functions.items())
+    ]
     if stream.sink is not None:
         key = "" if stream.sink_key is None else f", key {_describe_code(stream.sink_key)}"
         lines.append(f"to: {stream.sink}{key}")
