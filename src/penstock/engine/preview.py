@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -155,8 +155,8 @@ def _open_preview(stream: Definition, settings: Settings, newest: int, *, runs: 
     try:
         event_loop.run(log.open())
         sample = event_loop.run(_newest_events(log, stream, newest))
-        with stream_errors():
-            yield _compile(stream, sample, log.database.conninfo, runs)
+        with stream_errors(), ExitStack() as opened:
+            yield _compile(stream, sample, log.database.conninfo, runs, opened)
     except (PySparkException, Py4JJavaError) as error:
         raise SparkFailure(f"Spark could not compute the newest events: {error_summary(error)}") from error
     finally:
@@ -169,19 +169,19 @@ async def _newest_events(log: Log, stream: Definition, count: int) -> list[Event
     return newest_first[::-1]
 
 
-def _compile(stream: Definition, sample: Sequence[Event], conninfo: str, runs: bool) -> _Preview:
+def _compile(stream: Definition, sample: Sequence[Event], conninfo: str, runs: bool, opened: ExitStack) -> _Preview:
     spark = new_session(spark_session())
     register_functions(spark, stream.functions.values())
     failures: Accumulator[list[EventFailure]] = spark.sparkContext.accumulator([], AddingAccumulatorParam([]))
     if stream.view is not None:
         base = ReadConfig(conninfo, 0, "preview", EMPTY_SCHEMA, {}, None, 0, (), False, failed_events=failures)
-        return _Preview(_compile_view(stream.view, sample, base, spark, runs), None, conninfo, failures)
+        return _Preview(_compile_view(stream.view, sample, base, spark, runs, opened), None, conninfo, failures)
     split = split_stream(stream)
     if stream.joined is not None:
         base = ReadConfig(
             conninfo, 0, "preview", pa.schema([]), {}, None, 0, (), split.with_event_json, failed_events=failures
         )
-        return _Preview(_compile_join(stream, split, sample, base, spark, runs), None, conninfo, failures)
+        return _Preview(_compile_join(stream, split, sample, base, spark, runs, opened), None, conninfo, failures)
     rules = stream.time
     event_time = rules.event_time if stream.windows else None
     config = ReadConfig(
@@ -200,6 +200,7 @@ def _compile(stream: Definition, sample: Sequence[Event], conninfo: str, runs: b
         failed_events=failures,
     )
     tables = ReferenceTables(config)
+    opened.callback(tables.close)
     fields, _ = resolve_fields(spark, split, tables, {}, sample)
     config = dataclasses.replace(config, fields=fields)
     tables = tables.with_config(config)
@@ -212,30 +213,44 @@ def _compile(stream: Definition, sample: Sequence[Event], conninfo: str, runs: b
 
 
 def _compile_join(
-    stream: Definition, split: SplitStream, sample: Sequence[Event], base: ReadConfig, spark: SparkSession, runs: bool
+    stream: Definition,
+    split: SplitStream,
+    sample: Sequence[Event],
+    base: ReadConfig,
+    spark: SparkSession,
+    runs: bool,
+    opened: ExitStack,
 ) -> DataFrame:
     assert stream.joined is not None  # noqa: S101 - the caller has checked
     inputs = input_streams(stream, stream.joined)
     samples = [[event for event in sample if event.queue in each.sources] for each in inputs]
     reader, references, _ = prepare_join(spark, stream, split, base, samples, {}, [{}, {}])
+    opened.callback(references.close)
     frame = reader.sample_frame(spark) if runs else reader.frame(spark, 1)
     return compile_events(split, frame, references)(frame, True)
 
 
 def _compile_view(
-    view: MaterializedView, sample: Sequence[Event], base: ReadConfig, spark: SparkSession, runs: bool
+    view: MaterializedView,
+    sample: Sequence[Event],
+    base: ReadConfig,
+    spark: SparkSession,
+    runs: bool,
+    opened: ExitStack,
 ) -> DataFrame:
     if view.source_views:
         raise InvalidRequest(f"a view over {view.source_views[0]!r} has no preview: preview that view instead")
     frames = {}
     inputs = []
+    references = ReferenceTables(base)
+    opened.callback(references.close)
     for name, stream in view.inputs.items():
         config = dataclasses.replace(base, queues=dict(enumerate(stream.sources)))
         events = [event for event in sample if event.queue in stream.sources]
-        each, _ = prepare_input(spark, config, view, name, events, {}, strict=False)
+        each, _ = prepare_input(spark, config, view, name, events, {}, references, strict=False)
         decoded = spark.createDataFrame(decode_events(spark, each.read_config, events)) if runs else None
         frames[name] = each.frame(spark, 1) if decoded is None else each.apply_steps(decoded)
         inputs.append(each)
-    reader = ViewReader(view.root, inputs, StateConfig(base.conninfo, 0), 1, with_key_text=False)
+    reader = ViewReader(view.root, inputs, StateConfig(base.conninfo, 0), 1, False, references, view.references)
     relation = reader.compile(frames, is_single=True)
     return relation.frame.select(*map(quoted, relation.columns))

@@ -179,6 +179,7 @@ def _describe_view(view: MaterializedView) -> list[str]:
     for name, stream in view.inputs.items():
         described = [line for line in describe(stream) if line != f"from: {name}"]
         lines += [f"input {name} {line}" for line in described]
+    lines += [f"table {name}: {_describe_table(table)}" for name, table in view.references.items()]
     return [*lines, *(f"index: {', '.join(columns)}" for columns in view.indexes)]
 
 

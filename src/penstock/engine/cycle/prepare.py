@@ -232,18 +232,28 @@ def _prepare_view(
     samples, is_strict = _read_view_samples(context, view, stored_types, wait)
     queues = {source.queue_id: source.queue for source in groups}
     config = ReadConfig(conninfo, context.id, context.name, EMPTY_SCHEMA, queues, None, 0, (), with_event_json=False)
+    references = ReferenceTables(config)
     inputs, types = [], _FieldTypes()
     for name, sample in samples.items():
         with stream_errors(field_names(event.raw for event in sample)):
             view_input, inferred = prepare_input(
-                spark, config, view, name, sample, stored_types or {}, strict=is_strict, view_types=view_types.get(name)
+                spark,
+                config,
+                view,
+                name,
+                sample,
+                stored_types or {},
+                references,
+                strict=is_strict,
+                view_types=view_types.get(name),
             )
         inputs.append(view_input)
         types |= inferred
     if wait is not None and any(samples.values()):
         stored_types = _store_types(context, types, stored_types)
     state = StateConfig(conninfo, context.id, 0)
-    reader = ViewReader(view.root, inputs, state, VIEW_SHARDS, with_key_text=context.stream.sink is not None)
+    has_changes = context.stream.sink is not None
+    reader = ViewReader(view.root, inputs, state, VIEW_SHARDS, has_changes, references, view.references)
     relation = reader.compile({each.name: each.frame(spark, 1) for each in inputs}, is_single=True)
     table = ViewTable(
         context.id, context.name, result_columns(relation), relation.key, view.indexes, relation.is_append_only
@@ -255,7 +265,7 @@ def _prepare_view(
         reader,
         reader.small_frame(spark),
         _unchanged,
-        inputs[0].references,
+        references,
         None,
         WatermarkScope.PARTITION,
         view_table=table,

@@ -100,6 +100,7 @@ def prepare_input(
     name: str,
     sample: Sequence[Event],
     stored_types: Mapping[str, str],
+    references: ReferenceTables,
     *,
     strict: bool,
     view_types: Mapping[str, str] | None = None,
@@ -124,7 +125,7 @@ def prepare_input(
         stage=number * _STAGES_PER_INPUT,
         stored_fields=stored_fields(split),
     )
-    references = ReferenceTables(config)
+    references = references.with_config(config)
     schema, types = resolve_fields(spark, split, references, known, sample, strict=strict)
     config = dataclasses.replace(config, fields=schema)
     references = references.with_config(config)

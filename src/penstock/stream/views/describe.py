@@ -11,6 +11,7 @@ from penstock.stream.views.plan import (
     Operator,
     Project,
     QueueSource,
+    ReferenceSource,
     SortKey,
     TopN,
     UnionAll,
@@ -34,6 +35,8 @@ def _describe(operator: Operator) -> str:
             return f"queue {queue}: {', '.join(column.field for column in columns)}"
         case ViewSource(view=view, columns=columns):
             return f"view {view}: {', '.join(column.field for column in columns)}"
+        case ReferenceSource(table=table, columns=columns):
+            return f"reference {table}: {', '.join(column.field for column in columns)}"
         case Project(columns=columns):
             return f"select: {', '.join(f'{column.sql} AS {column.name}' for column in columns)}"
         case Filter(condition=condition):

@@ -10,6 +10,7 @@ from penstock.stream.views.plan import Operator, ViewSource, walk
 
 if TYPE_CHECKING:
     from penstock.stream.definition import Definition
+    from penstock.stream.steps import ReferenceTable
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,8 @@ class MaterializedView:
     inputs: Mapping[str, Definition]
     #: Column lists of additional indexes on the result.
     indexes: tuple[tuple[str, ...], ...] = ()
+    #: The reference tables that the operators read, by name.
+    references: Mapping[str, ReferenceTable] = field(default_factory=dict)
     #: The SELECT of a view that methods of a stream have made, for the next method.
     select: str = field(default="", compare=False)
     #: The name of the view, if it was given with the definition.
