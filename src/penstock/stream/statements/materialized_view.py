@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import Token, exp
@@ -15,7 +16,7 @@ from penstock.stream.views.catalog import ViewCatalog
 from penstock.stream.views.dialect import ViewSql
 from penstock.stream.views.plan import Operator, QueueSource, ReferenceSource, output_columns, walk
 from penstock.stream.views.select.planner import plan_select
-from penstock.stream.views.view import MaterializedView, source_views
+from penstock.stream.views.view import MaterializedView, OtherView, source_views
 
 if TYPE_CHECKING:
     from penstock.stream.definition import Definition
@@ -48,9 +49,8 @@ class ViewStatementCompiler:
             subqueries={name: source.parse(given) for name, given in self.subqueries.items()},
         )
         query = source.parse(tokens)
-        root = plan_select(source, query, catalog)
-        inputs = {source: self._input(source) for source in source_names(root)}
-        inputs |= {source: self._changes_of(source) for source in source_views(root)}
+        planner = partial(self._plan, source, query, catalog)
+        root, inputs = planner({})
         queues = [queue for stream in inputs.values() for queue in stream.sources]
         view = MaterializedView(
             root,
@@ -58,10 +58,22 @@ class ViewStatementCompiler:
             self._parse_indexes(query, options.get("indexes"), output_columns(root)),
             {table: self.application.references[table] for table in reference_names(root)},
             name=name,
+            planner=planner,
         )
         changes = options.get("changes")
         sink = None if changes is None else check_name(changes, "queue")
         return self.kind(tuple(dict.fromkeys(queues)), view=view, sink=sink)
+
+    def _plan(
+        self, source: SqlSource, query: exp.Expr, catalog: ViewCatalog, others: Mapping[str, OtherView]
+    ) -> tuple[Operator, dict[str, Definition]]:
+        """Return the operators of a SELECT and the streams that they read. ``others`` are views of the database."""
+        columns = {name: other.columns for name, other in others.items()}
+        root = plan_select(source, query, replace(catalog, views={**catalog.views, **columns}))
+        inputs = {name: self._input(name) for name in source_names(root)}
+        for name in source_views(root):
+            inputs[name] = self.kind.from_(others[name].changes) if name in others else self._changes_of(name)
+        return root, inputs
 
     def _input(self, name: str) -> Definition:
         queue = self.application.queues.get(name)
