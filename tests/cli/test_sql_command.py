@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import psycopg
@@ -86,3 +89,22 @@ def test_file_runs_with_its_queues_queries_and_sinks(file: Path, tmp_path: Path,
     assert rows == [("ada", 25.75), ("bob", 1.0)]
     assert penstock.json("query", "show", "totals")["history_seconds"] == 3e6
     assert [json.loads(line) for line in out.read_text().splitlines()] == [{"customer": "ada", "amount": 20.25}]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_functions_are_imported_from_modules_next_to_the_file(file: Path, database_url: str) -> None:
+    file.with_name("shop_words.py").write_text("def twice(text: str) -> str:\n    return text * 2\n")
+    file.write_text(
+        "CREATE QUEUE words (word string) WITH (partitions = 1);"
+        "CREATE FUNCTION twice AS 'shop_words:twice';"
+        "INSERT INTO doubled SELECT twice(word) AS word FROM words;"
+    )
+    assert "function twice: twice, code" in UNREACHABLE.ok("sql", str(file), "--check")
+    penstock = CommandLine(database_url)
+    penstock.ok("queue", "create", "words", "--partitions", "1")
+    penstock.ok("queue", "push", "words", '{"word": "ha"}')
+    # Python workers get the path of their modules from the process that starts Spark.
+    command = [sys.executable, "-m", "penstock", "sql", str(file), "--available-now", "--report", "0"]
+    subprocess.run(command, env={**os.environ, "PENSTOCK_DATABASE_URL": database_url}, check=True, timeout=300)
+    assert "haha" in penstock.ok("queue", "tail", "doubled")

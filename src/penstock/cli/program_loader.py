@@ -72,18 +72,27 @@ def main_program(path: Path, arguments: Sequence[str]) -> Iterator[Program]:
     code = _compile(path)
     module = ModuleType("__main__")
     module.__file__ = str(path)
-    directory = str(path.parent.absolute())
-    previous_main, previous_argv, previous_path = sys.modules["__main__"], sys.argv, sys.path[:]
-    python_path = os.environ.get("PYTHONPATH")
+    previous_main, previous_argv = sys.modules["__main__"], sys.argv
     sys.modules["__main__"] = module
     sys.argv = [str(path), *arguments]
+    try:
+        with modules_next_to(path):
+            yield Program(path, code, module)
+    finally:
+        sys.modules["__main__"], sys.argv = previous_main, previous_argv
+
+
+@contextmanager
+def modules_next_to(path: Path) -> Iterator[None]:
+    """Make the modules in the directory of a file importable inside the block."""
+    directory, python_path, previous_path = str(path.parent.absolute()), os.environ.get("PYTHONPATH"), sys.path[:]
     sys.path.insert(0, directory)
-    # Spark's local Python workers inherit it, so that UDFs can import modules next to the file.
+    # Spark's local Python workers inherit it, so that UDFs can import these modules.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [directory, python_path]))
     try:
-        yield Program(path, code, module)
+        yield
     finally:
-        sys.modules["__main__"], sys.argv, sys.path[:] = previous_main, previous_argv, previous_path
+        sys.path[:] = previous_path
         if python_path is None:
             os.environ.pop("PYTHONPATH", None)
         else:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
+from psycopg import sql
 from psycopg.rows import dict_row
 from py4j.protocol import Py4JJavaError
 from pyspark.accumulators import Accumulator, AddingAccumulatorParam
@@ -21,6 +22,7 @@ from penstock.core.errors import InvalidRequest, SparkFailure
 from penstock.core.event_loop import EventLoopThread
 from penstock.core.settings import Settings
 from penstock.db.pool import Database
+from penstock.db.statements import Statements
 from penstock.db.sync import connect_for_user_sql
 from penstock.engine.arrow_csv import to_csv
 from penstock.engine.compile.events import compile_events
@@ -33,10 +35,13 @@ from penstock.engine.cycle.partials import WatermarkScope, split_result
 from penstock.engine.joins.inputs import input_streams
 from penstock.engine.joins.prepare import prepare_join
 from penstock.engine.reference_tables import ReferenceTables
+from penstock.engine.registry import Registry
 from penstock.engine.result_tables import ResultTables
+from penstock.engine.source_views import resolve_views
 from penstock.engine.spark.errors import error_summary, stream_errors
+from penstock.engine.spark.functions import register_functions
 from penstock.engine.spark.session import new_session, spark_session
-from penstock.engine.views.inputs import prepare_input
+from penstock.engine.views.inputs import ChangesInput, prepare_input, with_changes_schemas
 from penstock.engine.views.reader import ViewReader
 from penstock.engine.views.relation import quoted
 from penstock.engine.views.state import StateConfig
@@ -51,6 +56,8 @@ from penstock.stream.fingerprint import describe
 from penstock.stream.steps import Foreach
 from penstock.stream.views.view import MaterializedView
 
+_sql = Statements("penstock.engine", "preview.sql")
+
 #: The stack level of the caller of ``Stream.preview``, for warnings.
 _CALLER_LEVEL = 4
 
@@ -59,7 +66,7 @@ def explain(stream: Definition, settings: Settings) -> str:
     """Describe the steps of a stream, followed by Spark's plan."""
     with _open_preview(_complete(stream), settings, SAMPLE_SIZE, runs=False) as opened:
         plan = str(opened.frame._jdf.queryExecution().executedPlan().toString())
-    return "\n".join(["Steps:", *[f"  {line}" for line in describe(stream)], "", "Spark's plan:", plan])
+    return "\n".join(["Steps:", *[f"  {line}" for line in describe(opened.stream)], "", "Spark's plan:", plan])
 
 
 def preview(stream: Definition, settings: Settings, newest: int) -> list[dict[str, Any]]:
@@ -139,6 +146,8 @@ def _warn_of_failures(accumulator: Accumulator[list[EventFailure]]) -> None:
 class _Preview:
     """The DataFrame that computes the result of the newest events."""
 
+    #: The stream with the views of the database that it reads.
+    stream: Definition
     frame: DataFrame
     #: None for a stream without windows.
     windows: CompiledWindows | None
@@ -153,9 +162,12 @@ def _open_preview(stream: Definition, settings: Settings, newest: int, *, runs: 
     log = Log(Database(settings))
     try:
         event_loop.run(log.open())
+        registry = Registry(log)
+        stream = event_loop.run(resolve_views(log, registry, stream, ""))
+        source_rows = event_loop.run(_source_rows(log, registry, stream, newest))
         sample = event_loop.run(_newest_events(log, stream, newest))
-        with stream_errors():
-            yield _compile(stream, sample, log.database.conninfo, runs)
+        with stream_errors(), ExitStack() as opened:
+            yield _compile(stream, sample, log.database.conninfo, runs, source_rows, opened)
     except (PySparkException, Py4JJavaError) as error:
         raise SparkFailure(f"Spark could not compute the newest events: {error_summary(error)}") from error
     finally:
@@ -168,18 +180,51 @@ async def _newest_events(log: Log, stream: Definition, count: int) -> list[Event
     return newest_first[::-1]
 
 
-def _compile(stream: Definition, sample: Sequence[Event], conninfo: str, runs: bool) -> _Preview:
+class _SourceRows(NamedTuple):
+    """Rows of a view that another view reads, in JSON, with the types of its columns."""
+
+    types: Mapping[str, str]
+    rows: Sequence[str]
+
+
+async def _source_rows(log: Log, registry: Registry, stream: Definition, count: int) -> dict[str, _SourceRows]:
+    """Return the rows that changed last of the views that a view reads."""
+    found = {}
+    for name in stream.view.source_views if stream.view is not None else ():
+        source = await registry.source_view(name, "")
+        if source is None:
+            raise InvalidRequest(f"the view {name!r}, which this one reads, has no rows yet: run it, or preview it")
+        async with log.database.connection() as conn:
+            query = sql.SQL(_sql["newest_rows"]).format(view=sql.Identifier("penstock_live", name))
+            rows = await (await conn.execute(query, [count])).fetchall()
+        found[name] = _SourceRows(source.types, [text for (text,) in rows])
+    return found
+
+
+def _compile(
+    stream: Definition,
+    sample: Sequence[Event],
+    conninfo: str,
+    runs: bool,
+    source_rows: Mapping[str, _SourceRows],
+    opened: ExitStack,
+) -> _Preview:
     spark = new_session(spark_session())
+    register_functions(spark, stream.functions.values())
     failures: Accumulator[list[EventFailure]] = spark.sparkContext.accumulator([], AddingAccumulatorParam([]))
     if stream.view is not None:
         base = ReadConfig(conninfo, 0, "preview", EMPTY_SCHEMA, {}, None, 0, (), False, failed_events=failures)
-        return _Preview(_compile_view(stream.view, sample, base, spark, runs), None, conninfo, failures)
+        return _Preview(
+            stream, _compile_view(stream.view, sample, base, spark, runs, source_rows, opened), None, conninfo, failures
+        )
     split = split_stream(stream)
     if stream.joined is not None:
         base = ReadConfig(
             conninfo, 0, "preview", pa.schema([]), {}, None, 0, (), split.with_event_json, failed_events=failures
         )
-        return _Preview(_compile_join(stream, split, sample, base, spark, runs), None, conninfo, failures)
+        return _Preview(
+            stream, _compile_join(stream, split, sample, base, spark, runs, opened), None, conninfo, failures
+        )
     rules = stream.time
     event_time = rules.event_time if stream.windows else None
     config = ReadConfig(
@@ -198,6 +243,7 @@ def _compile(stream: Definition, sample: Sequence[Event], conninfo: str, runs: b
         failed_events=failures,
     )
     tables = ReferenceTables(config)
+    opened.callback(tables.close)
     fields, _ = resolve_fields(spark, split, tables, {}, sample)
     config = dataclasses.replace(config, fields=fields)
     tables = tables.with_config(config)
@@ -205,35 +251,54 @@ def _compile(stream: Definition, sample: Sequence[Event], conninfo: str, runs: b
     split, _ = resolve_udf_stages(split, frame, tables, {}, sample)
     if stream.windows:
         windows = compile_windows(split, frame, tables)
-        return _Preview(windows.transform(frame.coalesce(1), True), windows, conninfo, failures)
-    return _Preview(compile_events(split, frame, tables)(frame.coalesce(1), True), None, conninfo, failures)
+        return _Preview(stream, windows.transform(frame.coalesce(1), True), windows, conninfo, failures)
+    return _Preview(stream, compile_events(split, frame, tables)(frame.coalesce(1), True), None, conninfo, failures)
 
 
 def _compile_join(
-    stream: Definition, split: SplitStream, sample: Sequence[Event], base: ReadConfig, spark: SparkSession, runs: bool
+    stream: Definition,
+    split: SplitStream,
+    sample: Sequence[Event],
+    base: ReadConfig,
+    spark: SparkSession,
+    runs: bool,
+    opened: ExitStack,
 ) -> DataFrame:
     assert stream.joined is not None  # noqa: S101 - the caller has checked
     inputs = input_streams(stream, stream.joined)
     samples = [[event for event in sample if event.queue in each.sources] for each in inputs]
     reader, references, _ = prepare_join(spark, stream, split, base, samples, {}, [{}, {}])
+    opened.callback(references.close)
     frame = reader.sample_frame(spark) if runs else reader.frame(spark, 1)
     return compile_events(split, frame, references)(frame, True)
 
 
 def _compile_view(
-    view: MaterializedView, sample: Sequence[Event], base: ReadConfig, spark: SparkSession, runs: bool
+    view: MaterializedView,
+    sample: Sequence[Event],
+    base: ReadConfig,
+    spark: SparkSession,
+    runs: bool,
+    source_rows: Mapping[str, _SourceRows],
+    opened: ExitStack,
 ) -> DataFrame:
-    if view.source_views:
-        raise InvalidRequest(f"a view over {view.source_views[0]!r} has no preview: preview that view instead")
+    view = with_changes_schemas(view, {name: source.types for name, source in source_rows.items()})
     frames = {}
     inputs = []
+    references = ReferenceTables(base)
+    opened.callback(references.close)
     for name, stream in view.inputs.items():
         config = dataclasses.replace(base, queues=dict(enumerate(stream.sources)))
+        source = source_rows.get(name)
+        types = None if source is None else source.types
         events = [event for event in sample if event.queue in stream.sources]
-        each, _ = prepare_input(spark, config, view, name, events, {}, strict=False)
+        each, _ = prepare_input(spark, config, view, name, events, {}, references, strict=False, view_types=types)
+        inputs.append(each)
+        if source is not None and isinstance(each, ChangesInput):
+            frames[name] = each.frame_of_rows(spark, source.rows)
+            continue
         decoded = spark.createDataFrame(decode_events(spark, each.read_config, events)) if runs else None
         frames[name] = each.frame(spark, 1) if decoded is None else each.apply_steps(decoded)
-        inputs.append(each)
-    reader = ViewReader(view.root, inputs, StateConfig(base.conninfo, 0), 1, with_key_text=False)
+    reader = ViewReader(view.root, inputs, StateConfig(base.conninfo, 0), 1, False, references, view.references)
     relation = reader.compile(frames).relation
     return relation.frame.select(*map(quoted, relation.columns))

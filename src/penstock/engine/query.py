@@ -45,7 +45,9 @@ from penstock.engine.gates.gate_rules import check_gate_queues
 from penstock.engine.options import RunOptions
 from penstock.engine.registry import RegisteredQuery, Registry
 from penstock.engine.result_rows import QueryRows, RowRequest, read_page, read_rows
+from penstock.engine.source_views import check_source_views, resolve_views
 from penstock.engine.spark.errors import error_summary
+from penstock.engine.spark.functions import register_functions
 from penstock.engine.spark.session import new_session, spark_session
 from penstock.engine.status import Status
 from penstock.engine.worker.task import set_cycle_job
@@ -193,11 +195,13 @@ class Query:
         run = self._event_loop.run
         registry = Registry(self._log)
         self._running_sinks()  # raises before Spark starts if a sink is none
+        self._stream = run(resolve_views(self._log, registry, self._stream, self.name))
         for queue in self._stream.sources:
             run(self._log.catalog.check_exists(queue))
         run(check_gate_queues(self._log, self._stream))
         if self._options.reset:
             run(registry.delete(self.name))
+        run(check_source_views(registry, self._stream, self.name))
         lines = describe(self._stream)
         query = run(
             registry.register(
@@ -222,6 +226,7 @@ class Query:
             query.id, self.name, stream, split_stream(stream), options, self._log, registry, spark, run
         )
         try:
+            register_functions(spark, stream.functions.values())
             self._run_until_stopped(context, query)
         except InvalidRequest:
             if query.is_new and run(registry.has_no_cycles(query.id)):

@@ -68,6 +68,19 @@ class RegisteredQuery:
     columns: list[str]
 
 
+class SourceView(NamedTuple):
+    """A view that another query reads."""
+
+    #: The Spark types of its columns.
+    types: dict[str, str]
+    changes: str | None
+    created_at: datetime
+    #: True if retention has dropped changes that a new reader needs.
+    is_truncated: bool
+    #: True if the reader has read changes of an earlier run of the view.
+    has_outdated_reader: bool
+
+
 class _StoredQuery(NamedTuple):
     id: int
     description: list[str]
@@ -197,14 +210,15 @@ class Registry:
             }
             await conn.execute(_sql["set_view"], params)
 
-    async def view_types(self, name: str) -> dict[str, str] | None:
-        """Return the Spark types of a view's columns; None if there is no such view, or it was never prepared."""
+    async def source_view(self, name: str, reader: str) -> SourceView | None:
+        """Return a view that a query reads; None if there is no such view, or it was never prepared."""
         async with self._log.database.connection() as conn:
-            row = await (await conn.execute(_sql["view"], {"name": name})).fetchone()
-        (view,) = row or (None,)
-        if view is None:
+            row = await (await conn.execute(_sql["source_view"], {"name": name, "reader": reader})).fetchone()
+        if row is None:
             return None
-        return {each["name"]: each["spark_type"] for each in view["columns"] if not each["is_hidden"]}
+        view, *others = row
+        types = {each["name"]: each["spark_type"] for each in view["columns"] if not each["is_hidden"]}
+        return SourceView(types, *others)
 
     async def delete(self, name: str) -> bool:
         """Delete a query with its state, its history and its consumer groups; False if there is no such query.

@@ -8,7 +8,7 @@ from penstock.sinks.console import Console
 from penstock.sinks.files.file import File
 from penstock.sinks.forward import Forward
 
-KINDS = "console, file:PATH, parquet:DIRECTORY, queue:NAME, table:NAME, or a URL for a webhook"
+KINDS = "console, file:PATH, parquet:DIRECTORY, queue:NAME, table:NAME, changes:TABLE, or a URL for a webhook"
 
 
 def read_sink(text: str) -> Sink:
@@ -29,8 +29,8 @@ def read_sink(text: str) -> Sink:
             return Parquet(rest)
         if kind == "queue":
             return Forward(rest)
-        if kind == "table":
+        if kind in ("table", "changes"):
             from penstock.sinks.table import Table
 
-            return Table(rest)
+            return Table(rest, changes=kind == "changes")
     raise InvalidRequest(f"{short_repr(text)} is not a sink: give {KINDS}")

@@ -15,12 +15,14 @@ from psycopg.rows import class_row
 from penstock.core import json
 from penstock.core.errors import InvalidRequest, SinkRejected, UnknownField
 from penstock.core.names import check_name, closest_names, describe_known
+from penstock.core.option_checks import check_flag
 from penstock.db.pool import connect_options
 from penstock.db.retry import is_transient
 from penstock.db.statements import Statements, quote_identifier
 from penstock.db.table_names import find_table
 from penstock.sinks.base import Guarantee, TransactionalSink
 from penstock.sinks.options import read_mapping, read_texts
+from penstock.sinks.table_changes import read_change
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -60,6 +62,13 @@ class _TargetTable:
         return bool(self.key) and set_by_table.isdisjoint(self.key)
 
 
+class _RowChange(NamedTuple):
+    """What an event does to a table: first it deletes the row with a key, then it writes a row."""
+
+    deleted_key: dict[str, Any] | None
+    row: dict[str, Any] | None
+
+
 class Table(TransactionalSink):
     """Writes each event as a row of a table, or updates the row with the same key.
 
@@ -75,6 +84,9 @@ class Table(TransactionalSink):
         columns: The source of each column: ``{"customer": "$key", "city": "address.city"}``. A source is a path in the
             data, or ``$id``, ``$key``, ``$time``, ``$queue``, ``$partition``, ``$offset`` or ``$data``.
         url: The database of the table, if it is not the database of the queues.
+        changes: Whether the events are changes of a materialized view, ``{"op": ..., "before": ..., "after": ...}``:
+            the fields are those of ``after``, and a row that disappears is deleted. The table needs a key, which
+            should be the key of the view.
     """
 
     def __init__(
@@ -84,6 +96,7 @@ class Table(TransactionalSink):
         key: Sequence[str] | str | None = None,
         columns: Mapping[str, str] | None = None,
         url: str | None = None,
+        changes: bool = False,
     ) -> None:
         self._table_name = check_name(table, "table")
         self.name = f"table:{table}"[:200].rstrip()
@@ -96,6 +109,7 @@ class Table(TransactionalSink):
         self._paths = {column: path for column, path in (self._mapping or {}).items() if path not in _EVENT_VALUES}
         self._is_first_batch = True
         self._url = url
+        self._applies_changes = check_flag("changes", changes)
         if url is not None:
             self.guarantee: Guarantee = "at_least_once"
         self._own_connection: AsyncConnection[Any] | None = None
@@ -151,27 +165,31 @@ class Table(TransactionalSink):
 
     async def _write(self, connection: AsyncConnection[Any], events: Sequence[Event]) -> None:
         target = self._target = self._target or await self._read_target(connection)
-        rows: list[dict[str, Any]] = []
+        changes: list[_RowChange] = []
         reasons: dict[int, str] = {}
         for i, event in enumerate(events):
             try:
-                rows.append(self._build_row(event, target))
+                changes.append(self._build_change(event, target))
             except SinkRejected as error:
                 reasons[i] = str(error)
         if reasons:
             raise SinkRejected(f"{self.name}: {next(iter(reasons.values()))}", events=frozenset(reasons))
         if self._is_first_batch:
             self._is_first_batch = False
-            self._warn_of_missing_fields(rows, events)
+            self._warn_of_missing_fields([each.row for each in changes if each.row is not None], events)
+        deleted, rows = _merge_by_key(changes, target)
+        if deleted:
+            await connection.execute(_build_delete(target), [json.encode(deleted).decode()])
         # Rows that leave the same columns to the table go into one statement.
         by_missing: dict[frozenset[str], list[dict[str, Any]]] = {}
-        for row in _merge_by_key(rows, target):
+        for row in rows:
             by_missing.setdefault(target.optional.difference(row), []).append(row)
         for missing, batch in by_missing.items():
             await connection.execute(_build_statement(target, missing), [json.encode(batch).decode()])
 
     def _warn_of_missing_fields(self, rows: Sequence[dict[str, Any]], events: Sequence[Event]) -> None:
-        fields = {str(name) for event in events if isinstance(event.data, Mapping) for name in event.data}
+        rows_read = [event.data.get("after") if self._applies_changes else event.data for event in events]
+        fields = {str(name) for row in rows_read if isinstance(row, Mapping) for name in row}
         for column in self._paths.keys() - set[str]().union(*rows):
             path = self._paths[column]
             _logger.warning(
@@ -199,15 +217,28 @@ class Table(TransactionalSink):
             raise InvalidRequest(
                 f"table {self._table_name!r} has no writable column {unknown[0]!r}; it has {', '.join(has_default)}"
             )
+        if self._applies_changes and not key:
+            raise InvalidRequest(
+                f"table {self._table_name!r} has no primary key, which changes of rows need: add one, or name the "
+                "columns of a unique index, key=[...]"
+            )
         optional = frozenset(name for name in columns if has_default[name])
         return _TargetTable(table, columns, optional, tuple(key))
 
-    def _build_row(self, event: Event, target: _TargetTable) -> dict[str, Any]:
+    def _build_change(self, event: Event, target: _TargetTable) -> _RowChange:
+        if not self._applies_changes:
+            return _RowChange(None, self._build_row(event, event.data, target))
+        change = read_change(event.data)
+        before, after = (None if row is None else self._build_row(event, row, target) for row in change)
+        old, new = (None if row is None else _key_of(row, target) for row in (before, after))
+        return _RowChange(None if old == new else old, after)
+
+    def _build_row(self, event: Event, data: Any, target: _TargetTable) -> dict[str, Any]:
         if self._mapping is not None:
-            values = {column: _read_value(event, source) for column, source in self._mapping.items()}
+            values = {column: _read_value(event, data, source) for column, source in self._mapping.items()}
             row = {column: value for column, value in values.items() if value is not _MISSING}
-        elif isinstance(event.data, Mapping):
-            row = {name: event.data[name] for name in target.columns if name in event.data}
+        elif isinstance(data, Mapping):
+            row = {name: data[name] for name in target.columns if name in data}
         else:
             raise SinkRejected("the data is not an object and has no fields for columns; use columns={'name': '$data'}")
         if target.optional.issuperset(target.columns) and not row:
@@ -234,24 +265,48 @@ def _build_statement(target: _TargetTable, missing: Collection[str]) -> sql.Comp
     return sql.Composed([insert, sql.SQL(" "), replace])
 
 
-def _merge_by_key(rows: Sequence[dict[str, Any]], target: _TargetTable) -> list[dict[str, Any]]:
-    """Return one row for each key, because a statement can update a row only once.
+def _build_delete(target: _TargetTable) -> sql.Composed:
+    same_key = [
+        sql.SQL("{} = {}").format(quote_identifier("t", name), quote_identifier("d", name)) for name in target.key
+    ]
+    return sql.SQL(_sql["delete"]).format(table=target.name, same_key=sql.SQL(" AND ").join(same_key))
+
+
+def _key_of(row: Mapping[str, Any], target: _TargetTable) -> dict[str, Any]:
+    key = {name: row.get(name) for name in target.key}
+    missing = [name for name, value in key.items() if value is None]
+    if missing:
+        raise SinkRejected(f"the row has no value for the column {missing[0]!r} of the table's key")
+    return key
+
+
+def _merge_by_key(
+    changes: Sequence[_RowChange], target: _TargetTable
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the keys to delete, and then one row for each key, because a statement can update a row only once.
 
     The last row of a key wins. Optional columns that it does not have come from the rows before it, as if the rows had
     been written one by one.
     """
+    deleted: dict[object, dict[str, Any]] = {}
     merged: dict[object, dict[str, Any]] = {}
-    for i, row in enumerate(rows):
-        identity: object = json.encode([row.get(name) for name in target.key]) if target.has_key_of(row) else i
+    for i, (deleted_key, row) in enumerate(changes):
+        if deleted_key is not None:
+            identity: object = json.encode(list(deleted_key.values()))
+            deleted[identity] = deleted_key
+            merged.pop(identity, None)
+        if row is None:
+            continue
+        identity = json.encode([row.get(name) for name in target.key]) if target.has_key_of(row) else i
         earlier = merged.pop(identity, {})
         merged[identity] = {name: value for name, value in earlier.items() if name in target.optional} | row
-    return list(merged.values())
+    return list(deleted.values()), list(merged.values())
 
 
-def _read_value(event: Event, source: str) -> Any:
+def _read_value(event: Event, data: Any, source: str) -> Any:
     if source in _EVENT_VALUES:
         return _EVENT_VALUES[source](event)
-    value = event.data
+    value = data
     for name in source.split("."):
         if not isinstance(value, Mapping) or name not in value:
             return _MISSING

@@ -27,6 +27,7 @@ from penstock.stream.steps import (
     Lookup,
     Map,
     Sql,
+    SqlFunction,
     Step,
     makes_columns,
     runs_in_python,
@@ -99,6 +100,8 @@ class Definition(ViewMethods):
     sink_key: Expression | None = None
     #: Sinks on the queue of the results. They are not part of the query, which does not wait for them.
     sink_bindings: tuple[SinkBinding, ...] = ()
+    #: The Python functions that its SQL calls, by name in lower case.
+    functions: Mapping[str, SqlFunction] = field(default_factory=dict)
 
     @classmethod
     def from_(cls, *queues: str | NamedQueue, schema: Mapping[str, str] | None = None) -> Self:

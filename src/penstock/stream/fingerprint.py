@@ -48,6 +48,10 @@ def describe(stream: Definition) -> list[str]:
     if stream.condition is not None:
         lines.append(f"having: {describe_expression(stream.condition)}")
     lines += [f"gate {number}: {_describe_gate(gate)}" for number, gate in enumerate(stream.gates, 1)]
+    lines += [
+        f"function {name}: {_describe_code(each.function)}, returns {each.returns}"
+        for name, each in sorted(stream.functions.items())
+    ]
     if stream.sink is not None:
         key = "" if stream.sink_key is None else f", key {_describe_code(stream.sink_key)}"
         lines.append(f"to: {stream.sink}{key}")
@@ -175,6 +179,7 @@ def _describe_view(view: MaterializedView) -> list[str]:
     for name, stream in view.inputs.items():
         described = [line for line in describe(stream) if line != f"from: {name}"]
         lines += [f"input {name} {line}" for line in described]
+    lines += [f"table {name}: {_describe_table(table)}" for name, table in view.references.items()]
     if view.state_ttl_seconds is not None:
         # The state has a time for each group. How long it lives may change.
         lines.append("state: expires")

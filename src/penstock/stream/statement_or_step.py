@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial, update_wrapper
 from typing import Any, Generic, Protocol, TypeVar, overload
 
@@ -16,7 +16,9 @@ class _Step(Protocol[_Result]):
 
 
 class _Statement(Protocol[_Result]):
-    def __call__(self, statement: str, **tables: Any) -> _Result: ...
+    def __call__(
+        self, statement: str, *, functions: Mapping[str, Callable[..., Any]] | None = None, **tables: Any
+    ) -> _Result: ...
 
 
 class statement_or_step(Generic[_S]):

@@ -102,6 +102,17 @@ class Foreach:
     retries: Retries = field(default_factory=Retries)
 
 
+@dataclass(frozen=True, slots=True)
+class SqlFunction:
+    """A Python function that the SQL of a statement calls for each row."""
+
+    #: The name in SQL, in lower case.
+    name: str
+    function: Callable[..., Any]
+    #: The Spark type of its result.
+    returns: str
+
+
 Step: TypeAlias = Map | Filter | FlatMap | Sql | Lookup | EnrichCall | Foreach
 
 

@@ -14,6 +14,7 @@ from penstock.stream.views.plan import (
     Operator,
     Project,
     QueueSource,
+    ReferenceSource,
     SortKey,
     TopN,
     UnionAll,
@@ -41,7 +42,11 @@ def to_duckdb(sql: str) -> str:
 def plan_sql(operator: Operator) -> str:
     """Return the query of DuckDB for a plan. A queue is a table with a column for each field."""
     match operator:
-        case QueueSource(queue=name, columns=sources) | ViewSource(view=name, columns=sources):
+        case (
+            QueueSource(queue=name, columns=sources)
+            | ViewSource(view=name, columns=sources)
+            | ReferenceSource(table=name, columns=sources)
+        ):
             return _select([f"{_name(column.field)} AS {_name(column.name)}" for column in sources], _name(name))
         case Project(input=source, columns=columns):
             return _select([f"{to_duckdb(column.sql)} AS {_name(column.name)}" for column in columns], _rows(source))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from tests.stream.views.statements import TABLES
+from tests.stream.views.statements import REFERENCE, TABLES
 
 
 @dataclass(frozen=True)
@@ -23,11 +23,18 @@ class RandomStatements:
         self._subqueries: dict[int, list[Select]] = {}
 
     def select(self, depth: int) -> Select:
+        if depth == 0 and self._chance.random() < 0.2:
+            return self._lookup()
         if depth == 0:
             table = self._chance.choice(list(TABLES))
             return Select(f"SELECT id AS c0, k AS c1, x AS c2, y AS c3 FROM {table}", ("c0", "c1", "c2", "c3"))  # noqa: S608
         kinds = (self._row, self._filter, self._aggregate, self._join, self._join, self._set_operation, self._subquery)
         return self._chance.choice((*kinds, self._window, self._top_n, self._first_rows, self._scalar))(depth)
+
+    def _lookup(self) -> Select:
+        table, kind = self._chance.choice(list(TABLES)), self._chance.choice(("JOIN", "LEFT JOIN"))
+        condition = self._chance.choice(("r.k = t.k", "r.x = t.x + 1 AND r.y > t.y", "r.k > t.x"))
+        return self._output(["t.id", "r.k", "t.x", "r.y"], f"{table} t {kind} {REFERENCE} r ON {condition}")
 
     def _input(self, depth: int) -> tuple[str, list[str]]:
         """Return a subquery for FROM, and its qualified columns."""

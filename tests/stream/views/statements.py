@@ -21,11 +21,14 @@ from tests.stream.views.duckdb_plans import MACROS, plan_sql
 
 #: Tables with few values, so that rows match, repeat and tie. The column id is unique.
 TABLES = {name: ("id", "k", "x", "y", "s") for name in ("t", "u", "v")}
+#: A table with the same columns, which are not declared.
+REFERENCE = "r"
 
 
 def plan(text: str, catalog: ViewCatalog | None = None) -> Operator:
     source = SqlSource(text, dialect=ViewSql)
-    return plan_select(source, source.parse(source.tokenize()), catalog or ViewCatalog(queues=TABLES))
+    known = ViewCatalog(queues=TABLES, references=frozenset((REFERENCE,)))
+    return plan_select(source, source.parse(source.tokenize()), catalog or known)
 
 
 @lru_cache
@@ -33,7 +36,7 @@ def random_tables(seed: int) -> duckdb.DuckDBPyConnection:
     """Return a database with random rows in all tables. Some are empty."""
     chance = random.Random(seed)
     database = connect()
-    for name in TABLES:
+    for name in (*TABLES, REFERENCE):
         database.execute(f"CREATE TABLE {name} (id integer, k integer, x integer, y integer, s varchar)")
         rows = [
             [number, *(chance.choice((None, *range(5))) for _ in range(3)), chance.choice((None, "", "a", "b", "ab"))]

@@ -53,7 +53,6 @@ def test_methods_after_an_aggregate_work_on_its_rows() -> None:
     ("statement", "message"),
     [
         ("INSERT INTO z SELECT n FROM v", "is a materialized view"),
-        ("CREATE REFERENCE r FROM 'app.r'; CREATE MATERIALIZED VIEW w AS SELECT x FROM r", "is a reference table"),
         ("CREATE MATERIALIZED VIEW w WITH (grace = 1) AS SELECT n FROM v", "'grace' is no option"),
         ("CREATE MATERIALIZED VIEW w WITH (indexes = 'x') AS SELECT n FROM v", "no column 'x' to index"),
         ("CREATE MATERIALIZED VIEW v AS SELECT n FROM orders", "two queries are called 'v'"),

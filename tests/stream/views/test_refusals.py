@@ -10,6 +10,17 @@ from tests.stream.views.statements import TABLES, plan
 
 #: Statements by what the message has. The position of the error is marked with ^.
 REFUSALS = [
+    ("SELECT r.k FROM ^r", "r is a reference table, whose changes a view does not follow: join a queue with it"),
+    ("SELECT max(k) AS k FROM t WHERE x > (SELECT max(r.x) FROM ^r)", "r is a reference table, whose changes"),
+    ("SELECT t.id FROM t FULL JOIN ^r ON r.k = t.k", "write JOIN or LEFT JOIN r"),
+    ("SELECT t.id FROM ^r LEFT JOIN t ON r.k = t.k", "write JOIN or LEFT JOIN r"),
+    (
+        "SELECT g.n FROM (SELECT k, count(*) AS n FROM t GROUP BY k) g JOIN ^r ON r.k = g.k",
+        "join the events with it before, FROM (SELECT ... FROM queue q JOIN r t ON ...)",
+    ),
+    ("SELECT g.k FROM (SELECT DISTINCT k FROM t) g WHERE g.k IN (SELECT r.k FROM ^r)", "r is a reference table"),
+    ("SELECT r.k FROM ^r JOIN r AS s ON r.k = s.k", "join them in one CREATE REFERENCE ... AS SELECT"),
+    ("SELECT ^r.* FROM t JOIN r ON r.k = t.k", "the columns of * are not known for r: name them"),
     ("SELECT id, ^x FROM t GROUP BY id", "x is neither grouped nor aggregated: add it to GROUP BY, or write any_value"),
     ("SELECT sum(^sum(x)) AS s FROM t", "an aggregate takes no other aggregate"),
     ("SELECT id FROM t WHERE ^sum(x) > 1", "write HAVING sum(...)"),

@@ -76,7 +76,8 @@ async def run(
         list[str],
         typer.Option(
             metavar="SINK",
-            help="console, file:PATH, parquet:DIRECTORY, queue:NAME, table:NAME, or a webhook URL; may be repeated.",
+            help="console, file:PATH, parquet:DIRECTORY, queue:NAME, table:NAME, changes:TABLE, or a webhook URL; may "
+            "be repeated.",
         ),
     ],
     group: Group = None,
@@ -188,6 +189,7 @@ async def webhook(
     examples=[
         "penstock sink table readings-5s app.readings --key sensor --key window_start",
         "penstock sink table orders app.orders --column 'customer=$key' --column city=address.city",
+        "penstock sink table totals.changes app.totals --changes",
     ],
 )
 async def table(
@@ -206,6 +208,13 @@ async def table(
             show_default="the field with the name of the column",
         ),
     ] = None,
+    changes: Annotated[
+        bool,
+        typer.Option(
+            "--changes",
+            help="The events are changes of a materialized view: update rows, and delete those that disappear.",
+        ),
+    ] = False,
     group: Group = None,
     **options: Any,
 ) -> None:
@@ -213,7 +222,7 @@ async def table(
     from penstock.sinks.table import Table
 
     columns = parse_pairs("--column", column) or None
-    await _run(session, queue, [Table(name, key=key, columns=columns)], group, options)
+    await _run(session, queue, [Table(name, key=key, columns=columns, changes=changes)], group, options)
 
 
 async def _run(

@@ -13,6 +13,7 @@ import typer
 
 from penstock.cli.command import INTERRUPTED, command
 from penstock.cli.commands.run import Conf, Master, PyFiles, Report, require_spark, run_options, spark_settings
+from penstock.cli.program_loader import modules_next_to
 from penstock.cli.session import CommandSession
 from penstock.core.errors import InvalidRequest
 from penstock.core.formatting import counted
@@ -82,23 +83,24 @@ def sql(
         text = file.read_text()
     except UnicodeDecodeError:
         raise typer.BadParameter(f"{str(file)!r} is not text") from None
-    if check:
-        application = parse_application(Definition, text, file.name)
-        _bind_sinks(application)
-        _print_plan(session, application)
-        return
-    from penstock.engine.stream import Stream
+    with modules_next_to(file):
+        if check:
+            application = parse_application(Definition, text, file.name)
+            _bind_sinks(application)
+            _print_plan(session, application)
+            return
+        from penstock.engine.stream import Stream
 
-    application = parse_application(Stream, text, file.name, has_drafts=preview is not None)
-    require_spark()
-    if preview is not None:
-        _preview(session, application, preview, master, spark_settings(conf, py_files))
-        return
-    chosen = {"master": master, "spark_conf": spark_settings(conf, py_files), **run_options(**options)}
-    try:
-        _run(session, application, file, report, chosen)
-    except KeyboardInterrupt:
-        raise typer.Exit(INTERRUPTED) from None
+        application = parse_application(Stream, text, file.name, has_drafts=preview is not None)
+        require_spark()
+        if preview is not None:
+            _preview(session, application, preview, master, spark_settings(conf, py_files))
+            return
+        chosen = {"master": master, "spark_conf": spark_settings(conf, py_files), **run_options(**options)}
+        try:
+            _run(session, application, file, report, chosen)
+        except KeyboardInterrupt:
+            raise typer.Exit(INTERRUPTED) from None
 
 
 def _print_plan(session: CommandSession, application: Application) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from pyspark.sql import DataFrame
 
@@ -28,9 +29,10 @@ from penstock.engine.joins.reader import JoinReader
 from penstock.engine.joins.state import JoinState
 from penstock.engine.plan import SourceGroup
 from penstock.engine.reference_tables import ReferenceTables
+from penstock.engine.registry import SourceView
 from penstock.engine.result_tables import ResultTables
 from penstock.engine.spark.errors import stream_errors
-from penstock.engine.views.inputs import changes_schema, has_known_types, prepare_input
+from penstock.engine.views.inputs import has_known_types, prepare_input, with_changes_schemas
 from penstock.engine.views.operator_graph import operator_graph
 from penstock.engine.views.reader import VIEW_SHARDS, ViewReader, result_columns
 from penstock.engine.views.result_table import ViewTable
@@ -89,11 +91,11 @@ def prepare_query(
     standby prepares the query: it does not wait, and does not store types.
     """
     with stream_errors():
-        groups = context.run(_subscribe(context))
+        if context.stream.view is not None:
+            return _prepare_view(context, context.stream.view, stored_types, wait)
+        groups = context.run(_subscribe(context, {}))
         if context.stream.joined is not None:
             return _prepare_join(context, stored_types, wait, groups)
-        if context.stream.view is not None:
-            return _prepare_view(context, context.stream.view, stored_types, wait, groups)
         sample, is_strict = _read_sample(context, stored_types, wait)
         with stream_errors(field_names(event.raw for event in sample)):
             return _prepare_stream(context, stored_types, wait, groups, sample, is_strict)
@@ -225,23 +227,31 @@ def _prepare_view(
     view: MaterializedView,
     stored_types: _FieldTypes | None,
     wait: Callable[[], bool] | None,
-    groups: Sequence[SourceGroup],
 ) -> PreparedQuery:
     spark, conninfo = context.spark, context.log.database.conninfo
-    view_types = _load_view_types(context, view, wait)
-    changes = {
-        name: dataclasses.replace(view.inputs[name], schema=changes_schema(columns))
-        for name, columns in view_types.items()
-    }
-    view = dataclasses.replace(view, inputs={**view.inputs, **changes})
+    sources = _load_source_views(context, view, wait)
+    # The changes of a view before it was started over are those of other rows.
+    starts = {view.inputs[name].sources[0]: source.created_at for name, source in sources.items()}
+    groups = context.run(_subscribe(context, starts))
+    view_types = {name: source.types for name, source in sources.items()}
+    view = with_changes_schemas(view, view_types)
     samples, is_strict = _read_view_samples(context, view, stored_types, wait)
     queues = {source.queue_id: source.queue for source in groups}
     config = ReadConfig(conninfo, context.id, context.name, EMPTY_SCHEMA, queues, None, 0, (), with_event_json=False)
+    references = ReferenceTables(config)
     inputs, types = [], _FieldTypes()
     for name, sample in samples.items():
         with stream_errors(field_names(event.raw for event in sample)):
             view_input, inferred = prepare_input(
-                spark, config, view, name, sample, stored_types or {}, strict=is_strict, view_types=view_types.get(name)
+                spark,
+                config,
+                view,
+                name,
+                sample,
+                stored_types or {},
+                references,
+                strict=is_strict,
+                view_types=view_types.get(name),
             )
         inputs.append(view_input)
         types |= inferred
@@ -249,7 +259,8 @@ def _prepare_view(
         stored_types = _store_types(context, types, stored_types)
     ttl = view.state_ttl_seconds
     state = StateConfig(conninfo, context.id, ttl_us=0 if ttl is None else round(ttl * 1_000_000))
-    reader = ViewReader(view.root, inputs, state, VIEW_SHARDS, with_key_text=context.stream.sink is not None)
+    has_changes = context.stream.sink is not None
+    reader = ViewReader(view.root, inputs, state, VIEW_SHARDS, has_changes, references, view.references)
     relation, stateful = reader.compile({each.name: each.frame(spark, 1) for each in inputs})
     table = ViewTable(
         context.id,
@@ -268,23 +279,23 @@ def _prepare_view(
         reader,
         reader.small_frame(spark),
         _unchanged,
-        inputs[0].references,
+        references,
         None,
         WatermarkScope.PARTITION,
         view_table=table,
     )
 
 
-def _load_view_types(
+def _load_source_views(
     context: QueryContext, view: MaterializedView, wait: Callable[[], bool] | None
-) -> dict[str, _FieldTypes]:
-    """Return the types of the columns of the views that a view reads; wait until those views have been prepared."""
-    found: dict[str, _FieldTypes] = {}
+) -> dict[str, SourceView]:
+    """Return the views that a view reads; wait until they have been prepared."""
+    found: dict[str, SourceView] = {}
     for name in view.source_views:
-        while (types := context.run(context.registry.view_types(name))) is None:
+        while (source := context.run(context.registry.source_view(name, context.name))) is None:
             if wait is None or not wait():
                 raise NoSampleEvents
-        found[name] = types
+        found[name] = source
     return found
 
 
@@ -378,15 +389,15 @@ async def read_newest(context: QueryContext, sources: Sequence[str]) -> list[Eve
     return events
 
 
-async def _subscribe(context: QueryContext) -> list[SourceGroup]:
-    """Create the query's consumer group in each source queue."""
+async def _subscribe(context: QueryContext, starts: Mapping[str, datetime]) -> list[SourceGroup]:
+    """Create the query's consumer group in each source queue. ``starts`` has the start of some queues."""
     groups = []
     for name in context.stream.sources:
         queue = await context.log.catalog.refresh(name)
         group = await context.log.consumer_groups.subscribe(
             queue,
             context.name,
-            context.options.subscription_from,  # type: ignore[arg-type]  # checked there
+            starts.get(name, context.options.subscription_from),  # type: ignore[arg-type]  # checked there
             query_id=context.name,
         )
         if group.query_id != context.name:

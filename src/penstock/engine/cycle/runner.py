@@ -305,9 +305,11 @@ def _state_limit(context: QueryContext) -> StateLimit | None:
 def build_small_job(prepared: PreparedQuery) -> DataFrame:
     """Build the Spark plan of small cycles, and keep it: building one takes longer than running it for a few events."""
     frame = prepared.small_frame
+    # The reference tables of the inputs may have changed.
     if prepared.join_state is not None:
-        # The reference tables of the inputs may have changed.
         frame = prepared.reader.frame(frame.sparkSession, 1)
+    if isinstance(prepared.reader, ViewReader) and prepared.reader.reads_tables:
+        frame = prepared.reader.small_frame(frame.sparkSession)
     job = prepared.transform(frame, True)
     prepared.small_job = job if _is_repeatable(job._jdf.queryExecution().executedPlan()) else None
     return job

@@ -15,6 +15,8 @@ _PY4J_PREFIX = re.compile(r"An error occurred while calling \S+\n: ")
 _CLASS_PREFIX = re.compile(r"^(?:[\w$]+\.)+[\w$]+: ")
 #: The message of the task that failed a job.
 _TASK_MESSAGE = re.compile(r"most recent failure: Lost task [^:]*: (.*)")
+#: The line after the frames of a Python traceback: the class of the error and its message.
+_RAISED = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)", re.MULTILINE)
 _MAX_CHARACTERS = 500
 #: The errors for an unknown name, with the parameters for the name and for the names that Spark knows.
 _UNKNOWN_NAMES = {
@@ -29,8 +31,13 @@ _HINTS = {
 
 
 def error_summary(error: BaseException) -> str:
-    """Return the most specific line of an error: the message of the failed task, or the first line."""
+    """Return the most specific line of an error: that of Python code, of the failed task, or the first line."""
+    from pyspark.errors import PythonException
+
     text = _PY4J_PREFIX.sub("", str(error).strip(), count=1)
+    raised = _RAISED.findall(text) if isinstance(error, PythonException) else []
+    if raised:
+        return str(raised[-1])[:_MAX_CHARACTERS]
     task = _TASK_MESSAGE.search(text)
     lines = [task.group(1)] if task is not None else text.splitlines()
     return _CLASS_PREFIX.sub("", lines[0])[:_MAX_CHARACTERS] if lines else type(error).__name__

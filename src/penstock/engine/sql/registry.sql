@@ -74,8 +74,21 @@ UPDATE penstock.queries SET result = %(result)s WHERE id = %(query)s
 UPDATE penstock.queries SET view = %(view)s::jsonb || coalesce(view - 'operators', '{}') || %(state)s::jsonb
 WHERE id = %(query)s
 
--- name: view
-SELECT view FROM penstock.queries WHERE name = %(name)s
+-- name: source_view
+-- A view that another query reads. Changes are missing if retention has dropped segments of its changes queue since the
+-- view began, unless the reader has its positions. A reader is outdated if the view began again after it.
+SELECT q.view, q.sink_queue, q.created_at,
+       g.id IS NULL AND q.created_at < (SELECT min(s.created_at) FROM penstock.segments s WHERE s.queue_id = k.id)
+       AND EXISTS (
+           SELECT FROM penstock.partitions p
+           WHERE p.queue_id = k.id AND coalesce((SELECT l.first_offset FROM penstock.segment_partitions l
+                 WHERE l.partition_id = p.id ORDER BY l.end_offset LIMIT 1), p.sealed_end) > 0
+       ),
+       coalesce(g.created_at < q.created_at, false)
+FROM penstock.queries q
+LEFT JOIN penstock.queues k ON k.name = q.sink_queue
+LEFT JOIN penstock.groups g ON g.queue_id = k.id AND g.name = %(reader)s
+WHERE q.name = %(name)s AND q.view IS NOT NULL
 
 -- name: results
 SELECT result FROM penstock.queries WHERE result IS NOT NULL ORDER BY id

@@ -15,6 +15,7 @@ from pyspark.sql.types import DataType
 from penstock.engine.views.compile_aggregate import WindowedRows, compile_aggregate
 from penstock.engine.views.compile_groups import compile_top_n, compile_window_functions
 from penstock.engine.views.compile_join import compile_join
+from penstock.engine.views.compile_lookup import compile_lookup
 from penstock.engine.views.operators.net_changes import SEQUENCE, NetChanges
 from penstock.engine.views.relation import (
     HiddenNames,
@@ -38,11 +39,13 @@ from penstock.stream.views.plan import (
     Operator,
     Project,
     QueueSource,
+    ReferenceSource,
     TopN,
     UnionAll,
     ViewSource,
     WindowFunctions,
     inputs_of,
+    is_reference,
     walk,
 )
 
@@ -54,7 +57,7 @@ _SYSTEM_COLUMNS: dict[str, Callable[[], Column]] = {
     "_offset": lambda: F.col("__offset"),
 }
 
-#: The events of queues and the changes of views, by name.
+#: The events of queues, the changes of views and the rows of reference tables, by name.
 Frames: TypeAlias = Mapping[str, DataFrame]
 
 
@@ -139,6 +142,8 @@ class ViewCompiler:
                 return self._compile_queue(operator)
             case ViewSource():
                 return self._compile_view(operator)
+            case ReferenceSource():
+                return self._compile_reference(operator)
             case Project():
                 return self._compile_project(operator)
             case Filter(input=source, condition=condition):
@@ -154,6 +159,8 @@ class ViewCompiler:
                 return compile_aggregate(operator, relation, self._context, self._next_number(operator), windowed)
             case Join():
                 left, right = self._compile_once(operator.left), self._compile_once(operator.right)
+                if is_reference(operator.left) or is_reference(operator.right):
+                    return compile_lookup(operator, left, right)
                 return compile_join(operator, left, right, self._context, lambda: self._next_number(operator))
             case TopN():
                 relation = self._compile_once(operator.input)
@@ -198,6 +205,14 @@ class ViewCompiler:
         rows = self._context.exchange(rows)
         output = pa.schema([*nullable_fields(arrow_schema(rows), relation.names), pa.field(WEIGHT, pa.int8())])
         return replace(relation, frame=apply_function(rows, NetChanges(output, key)))
+
+    def _compile_reference(self, source: ReferenceSource) -> Relation:
+        """The rows of a reference table, numbered: several rows may match one event."""
+        number = self._context.names.next()
+        columns = [quoted(column.field).alias(column.name) for column in source.columns]
+        added = [F.monotonically_increasing_id().alias(number), F.lit(1).cast("tinyint").alias(WEIGHT)]
+        frame = self._frames[source.table].select(*columns, *added)
+        return Relation(frame, tuple(column.name for column in source.columns), (number,), is_append_only=True)
 
     def _compile_project(self, project: Project) -> Relation:
         relation = self._compile_once(project.input)

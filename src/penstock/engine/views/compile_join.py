@@ -49,7 +49,7 @@ def compile_join(
 ) -> Relation:
     taken = {name: context.names.next() for name in right.key if name in left.names and name not in right.columns}
     right = right.rename_hidden(taken)
-    keys = _JoinKeys.of(left, right, join.left_keys, join.right_keys)
+    keys = JoinKeys.of(left, right, join.left_keys, join.right_keys)
     if join.kind in _ONE_SIDED and join.condition is None:
         return _compile_semi_join(left, right, join.kind, keys, context, next_operator())
     pairs = Relation(
@@ -76,7 +76,7 @@ def _compile_conditional_join(
     join: Join,
     left: Relation,
     right: Relation,
-    keys: _JoinKeys,
+    keys: JoinKeys,
     context: PlanContext,
     next_operator: Callable[[], int],
 ) -> DataFrame:
@@ -125,14 +125,14 @@ def _compile_rows_in_pairs(
 
 
 @dataclass(frozen=True)
-class _JoinKeys:
+class JoinKeys:
     """The keys of both inputs, in common types."""
 
     left: Sequence[Column]
     right: Sequence[Column]
 
     @classmethod
-    def of(cls, left: Relation, right: Relation, left_keys: Sequence[str], right_keys: Sequence[str]) -> _JoinKeys:
+    def of(cls, left: Relation, right: Relation, left_keys: Sequence[str], right_keys: Sequence[str]) -> JoinKeys:
         ours = [left.expression(sql) for sql in left_keys]
         theirs = [right.expression(sql) for sql in right_keys]
         types = [(left.type_of(a), right.type_of(b)) for a, b in zip(ours, theirs, strict=True)]
@@ -159,7 +159,7 @@ def _compile_equi_join(
     left: Relation,
     right: Relation,
     kind: JoinKind,
-    keys: _JoinKeys,
+    keys: JoinKeys,
     passed: tuple[int, ...],
     context: PlanContext,
     operator: int,
@@ -188,7 +188,7 @@ def _compile_equi_join(
 
 
 def _compile_semi_join(
-    left: Relation, right: Relation, kind: JoinKind, keys: _JoinKeys, context: PlanContext, operator: int
+    left: Relation, right: Relation, kind: JoinKind, keys: JoinKeys, context: PlanContext, operator: int
 ) -> Relation:
     key_names = tuple(f"__jk{number}" for number in range(len(keys.left)))
     side = _side(left, 0, key_names, context)

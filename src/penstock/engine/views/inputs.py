@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, SparkSession
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from penstock.engine.compile.referenced_fields import referenced_fields, stored_fields
@@ -61,16 +62,33 @@ class ChangesInput(ViewInput):
         weight = F.col(f"change.{WEIGHT}")
         # The changes of a key are in one partition, in order.
         sequence = F.col("__offset") * 2 + (weight + 1).cast("bigint") / 2
-        columns = [F.col(f"change.row.`{name}`").cast(kind).alias(name) for name, kind in self.types.items()]
-        return changes.select(
-            F.coalesce("__key", F.lit("")).alias(ROW_KEY), sequence.cast("bigint").alias(SEQUENCE), weight, *columns
-        )
+        key = F.coalesce("__key", F.lit("")).alias(ROW_KEY)
+        return changes.select(key, sequence.cast("bigint").alias(SEQUENCE), weight, *self._columns("change.row"))
+
+    def frame_of_rows(self, spark: SparkSession, rows: Sequence[str]) -> DataFrame:
+        """Rows of the other view, in JSON, as rows that appear."""
+        numbered = spark.createDataFrame(pa.table({"row": pa.array(rows, pa.string())}))
+        row = F.from_json("row", changes_schema(self.types)["after"]).alias("row")
+        numbered = numbered.select(row, F.monotonically_increasing_id().alias(SEQUENCE))
+        key, weight = F.col(SEQUENCE).cast("string").alias(ROW_KEY), F.lit(1).cast("tinyint").alias(WEIGHT)
+        return numbered.select(key, SEQUENCE, weight, *self._columns("row"))
+
+    def _columns(self, row: str) -> list[Column]:
+        return [F.col(f"{row}.`{name}`").cast(kind).alias(name) for name, kind in self.types.items()]
 
 
 def changes_schema(types: Mapping[str, str]) -> dict[str, str]:
     """The types of the fields of a change, as JSON has them. Times and dates are texts."""
     members = ", ".join(f"`{name}`: {_json_type(kind)}" for name, kind in types.items())
     return {"before": f"struct<{members}>", "after": f"struct<{members}>"}
+
+
+def with_changes_schemas(view: MaterializedView, types: Mapping[str, Mapping[str, str]]) -> MaterializedView:
+    """Return the view with the types of the changes that it reads. ``types`` has the columns of other views."""
+    changes = {
+        name: dataclasses.replace(view.inputs[name], schema=changes_schema(columns)) for name, columns in types.items()
+    }
+    return dataclasses.replace(view, inputs={**view.inputs, **changes})
 
 
 def _json_type(kind: str) -> str:
@@ -100,6 +118,7 @@ def prepare_input(
     name: str,
     sample: Sequence[Event],
     stored_types: Mapping[str, str],
+    references: ReferenceTables,
     *,
     strict: bool,
     view_types: Mapping[str, str] | None = None,
@@ -124,7 +143,7 @@ def prepare_input(
         stage=number * _STAGES_PER_INPUT,
         stored_fields=stored_fields(split),
     )
-    references = ReferenceTables(config)
+    references = references.with_config(config)
     schema, types = resolve_fields(spark, split, references, known, sample, strict=strict)
     config = dataclasses.replace(config, fields=schema)
     references = references.with_config(config)

@@ -10,10 +10,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from penstock.engine.compile.key_text import distinguish_empty_key, postgres_type, to_key
+from penstock.engine.reference_tables import ReferenceTables
 from penstock.engine.views.compile import PlanContext, ViewCompiler
 from penstock.engine.views.inputs import ROW_KEY, ChangesInput, ViewInput
 from penstock.engine.views.relation import HiddenNames, Relation, quoted
 from penstock.engine.views.state import WEIGHT, StateConfig
+from penstock.stream.steps import Lookup, ReferenceTable, Sql
 from penstock.stream.views.plan import Operator
 
 #: The column of the key's text, which is the key of a change in the changes queue.
@@ -53,6 +55,15 @@ class ViewReader:
     shards: int
     #: True if the changes go to a queue, which needs the text of the keys.
     with_key_text: bool
+    references: ReferenceTables
+    #: The reference tables of the SELECT, by name.
+    tables: Mapping[str, ReferenceTable]
+
+    @property
+    def reads_tables(self) -> bool:
+        """True if the SELECT, or a step of an input, reads a reference table."""
+        steps = [step for each in self.inputs for step in each.split.spark_steps]
+        return bool(self.tables) or any(isinstance(step, Lookup | Sql) for step in steps)
 
     def frame(self, spark: SparkSession, tasks: int) -> DataFrame:
         """The changes of a cycle whose events are read by so many tasks."""
@@ -73,7 +84,9 @@ class ViewReader:
         """The result of a cycle, with so many tasks after an exchange; 0 for a small cycle."""
         context = PlanContext(self.state, self.shards, tasks, HiddenNames())
         keys = {each.name: (ROW_KEY,) for each in self.inputs if isinstance(each, ChangesInput)}
-        compiler = ViewCompiler(context, frames, keys)
+        spark = next(iter(frames.values())).sparkSession
+        tables = {name: self.references.frame(spark, name, table) for name, table in self.tables.items()}
+        compiler = ViewCompiler(context, {**frames, **tables}, keys)
         relation = compiler.compile(self.root)
         if not relation.key:
             frame = relation.frame.withColumn(ONLY_ROW, F.lit(0).cast("tinyint"))

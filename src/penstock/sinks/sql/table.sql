@@ -9,6 +9,9 @@ LEFT JOIN pg_constraint k ON k.conrelid = a.attrelid AND k.contype = 'p'
 WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attnum
 
+-- name: delete
+DELETE FROM {table} t USING jsonb_populate_recordset(NULL::{table}, %s::jsonb) d WHERE {same_key}
+
 -- name: insert
 INSERT INTO {table} ({columns})
 SELECT {columns} FROM jsonb_populate_recordset(NULL::{table}, %s::jsonb)

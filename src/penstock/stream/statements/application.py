@@ -1,4 +1,4 @@
-"""A file of statements: its queues, reference tables, queries and sinks."""
+"""A file of statements: its queues, reference tables, functions, queries and sinks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from penstock.stream.definition import Definition
-    from penstock.stream.steps import ReferenceTable
+    from penstock.stream.steps import ReferenceTable, SqlFunction
     from penstock.stream.views.view import MaterializedView
 
 
@@ -52,6 +52,8 @@ class Application:
 
     queues: dict[str, QueueStatement] = field(default_factory=dict)
     references: dict[str, ReferenceTable] = field(default_factory=dict)
+    #: Python functions by name in lower case.
+    functions: dict[str, SqlFunction] = field(default_factory=dict)
     queries: dict[str, QueryStatement] = field(default_factory=dict)
     sinks: dict[str, SinkStatement] = field(default_factory=dict)
 

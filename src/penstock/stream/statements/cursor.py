@@ -107,16 +107,28 @@ class TokenCursor:
             name, *kind = column
             if not kind or not self._is_name(name):
                 raise self._source.error(name.start, "a column is a name and a type: amount decimal(18,2)")
-            text = self._source.text[kind[0].start : kind[-1].end + 1]
-            if parse_type(text) is None:
-                raise self._source.error(
-                    kind[0].start,
-                    f"{text} is no type of Spark's: write string, boolean, int, bigint, double, decimal(18,2), date, "
-                    "timestamp, array<...> or struct<...>",
-                )
-            types[name.text] = text
+            types[name.text] = self._parse_type(kind)
         self._index = last + 1
         return types, has_star
+
+    def type(self) -> str:
+        """Read a type: the tokens up to AS."""
+        begin = self._index
+        while not self.is_at_end and self.word() != "as":
+            self._index += 1
+        if begin == self._index:
+            raise self.error("a type is expected here, such as bigint")
+        return self._parse_type(self._tokens[begin : self._index])
+
+    def _parse_type(self, tokens: list[Token]) -> str:
+        text = self._source.text[tokens[0].start : tokens[-1].end + 1]
+        if parse_type(text) is None:
+            raise self._source.error(
+                tokens[0].start,
+                f"{text} is no type of Spark's: write string, boolean, int, bigint, double, decimal(18,2), date, "
+                "timestamp, array<...> or struct<...>",
+            )
+        return text
 
     def options(self) -> dict[str, Any]:
         """Read ``WITH (name = value, ...)``, if it is there. Values are numbers, strings, TRUE, FALSE and NULL."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import Token, exp
@@ -13,9 +14,9 @@ from penstock.stream.sql.source import SqlSource
 from penstock.stream.statements.application import Application
 from penstock.stream.views.catalog import ViewCatalog
 from penstock.stream.views.dialect import ViewSql
-from penstock.stream.views.plan import Operator, QueueSource, output_columns, walk
+from penstock.stream.views.plan import Operator, QueueSource, ReferenceSource, output_columns, walk
 from penstock.stream.views.select.planner import plan_select
-from penstock.stream.views.view import MaterializedView, source_views
+from penstock.stream.views.view import MaterializedView, OtherView, source_views
 
 if TYPE_CHECKING:
     from penstock.stream.definition import Definition
@@ -44,32 +45,39 @@ class ViewStatementCompiler:
                 for name, queue in self.application.queues.items()
             },
             views={name: output_columns(view.root) for name, view in self.application.views.items()},
+            references=frozenset(self.application.references),
             subqueries={name: source.parse(given) for name, given in self.subqueries.items()},
         )
         query = source.parse(tokens)
-        root = plan_select(source, query, catalog)
-        inputs = {source: self._input(query, source) for source in source_names(root)}
-        inputs |= {source: self._changes_of(source) for source in source_views(root)}
+        planner = partial(self._plan, source, query, catalog)
+        root, inputs = planner({})
         queues = [queue for stream in inputs.values() for queue in stream.sources]
         view = MaterializedView(
             root,
             inputs,
             self._parse_indexes(query, options.get("indexes"), output_columns(root)),
+            {table: self.application.references[table] for table in reference_names(root)},
             name=name,
             state_ttl_seconds=options.get("state_ttl_seconds"),
             max_state_bytes=options.get("max_state_bytes"),
+            planner=planner,
         )
         changes = options.get("changes")
         sink = None if changes is None else check_name(changes, "queue")
         return self.kind(tuple(dict.fromkeys(queues)), view=view, sink=sink)
 
-    def _input(self, query: exp.Expr, name: str) -> Definition:
-        if name in self.application.references:
-            raise self.source.error(
-                query,
-                f"{name} is a reference table, which a materialized view cannot read: push its rows to a queue, or "
-                "join them before with INSERT INTO queue SELECT ... JOIN",
-            )
+    def _plan(
+        self, source: SqlSource, query: exp.Expr, catalog: ViewCatalog, others: Mapping[str, OtherView]
+    ) -> tuple[Operator, dict[str, Definition]]:
+        """Return the operators of a SELECT and the streams that they read. ``others`` are views of the database."""
+        columns = {name: other.columns for name, other in others.items()}
+        root = plan_select(source, query, replace(catalog, views={**catalog.views, **columns}))
+        inputs = {name: self._input(name) for name in source_names(root)}
+        for name in source_views(root):
+            inputs[name] = self.kind.from_(others[name].changes) if name in others else self._changes_of(name)
+        return root, inputs
+
+    def _input(self, name: str) -> Definition:
         queue = self.application.queues.get(name)
         return self.kind.from_(name, schema=None if queue is None or not queue.schema else queue.schema)
 
@@ -92,6 +100,11 @@ class ViewStatementCompiler:
             if name not in columns:
                 raise self.source.error(query, f"there is no column {name!r} to index; there are {', '.join(columns)}")
         return tuple(indexes)
+
+
+def reference_names(root: Operator) -> list[str]:
+    """Return the names of the reference tables that the operators read, in order."""
+    return list(dict.fromkeys(each.table for each in walk(root) if isinstance(each, ReferenceSource)))
 
 
 def source_names(root: Operator) -> list[str]:

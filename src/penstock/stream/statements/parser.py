@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from sqlglot import Token, TokenType, exp
@@ -17,12 +18,15 @@ from penstock.stream.sql.source import SqlSource
 from penstock.stream.statements.application import Application, QueryStatement, QueueStatement, SinkStatement
 from penstock.stream.statements.clauses import check_clauses
 from penstock.stream.statements.cursor import TokenCursor
+from penstock.stream.statements.functions import called_functions, load_function, sql_function
 from penstock.stream.statements.materialized_view import VIEW_OPTIONS, ViewStatementCompiler
 from penstock.stream.statements.relation import table_name
 from penstock.stream.statements.select import SelectCompiler
+from penstock.stream.views.dialect import ViewSql
 
 if TYPE_CHECKING:
     from penstock.stream.definition import Definition
+    from penstock.stream.steps import SqlFunction
 
 _Stream = TypeVar("_Stream", bound="Definition")
 
@@ -42,8 +46,8 @@ _INSTEAD = {
 }
 _EXAMPLE = "INSERT INTO totals SELECT ... FROM orders"
 _STATEMENTS = (
-    "a statement is CREATE QUEUE, CREATE REFERENCE, CREATE VIEW, CREATE MATERIALIZED VIEW, CREATE QUERY, CREATE SINK "
-    "or INSERT INTO ... SELECT"
+    "a statement is CREATE QUEUE, CREATE REFERENCE, CREATE FUNCTION, CREATE VIEW, CREATE MATERIALIZED VIEW, "
+    "CREATE QUERY, CREATE SINK or INSERT INTO ... SELECT"
 )
 
 
@@ -58,7 +62,13 @@ DRAFT_VIEW = "preview"
 
 
 def parse_application(
-    kind: type[Definition], text: str, name: str = "", *, has_drafts: bool = False, views_only: bool = False
+    kind: type[Definition],
+    text: str,
+    name: str = "",
+    functions: Mapping[str, Callable[..., Any]] | None = None,
+    *,
+    has_drafts: bool = False,
+    views_only: bool = False,
 ) -> Application:
     """Parse a text of statements, without Spark and without a database.
 
@@ -66,19 +76,29 @@ def parse_application(
         kind: The class of the streams.
         text: The statements, separated by semicolons.
         name: The name of the file, for errors.
+        functions: Python functions that the statements call, by name, with annotated results.
         has_drafts: A SELECT by itself is the materialized view DRAFT_VIEW.
         views_only: Refuse statements other than those that make views and queues.
     """
-    return _StatementParser(kind, SqlSource(text, name, StatementSql), has_drafts, views_only).parse()
+    parser = _StatementParser(kind, SqlSource(text, name, StatementSql), has_drafts, views_only)
+    parser.add_functions(functions)
+    return parser.parse()
 
 
-def stream_from_statement(kind: type[_Stream], statement: str, **tables: Any) -> _Stream:
+def stream_from_statement(
+    kind: type[_Stream],
+    statement: str,
+    *,
+    functions: Mapping[str, Callable[..., Any]] | None = None,
+    **tables: Any,
+) -> _Stream:
     """Compile one statement: ``Stream.sql("INSERT INTO totals SELECT ...", customers="crm.customers")``."""
     given: object = statement
     if not isinstance(given, str):
         raise InvalidRequest(f"sql takes a statement in a text, such as {_EXAMPLE!r}, not {short_repr(given)}")
     parser = _StatementParser(kind, SqlSource(statement, dialect=StatementSql))
     parser.application.references.update({name: reference_table(given) for name, given in tables.items()})
+    parser.add_functions(functions)
     queries = list(parser.parse().queries.values())
     if len(queries) != 1:
         raise InvalidRequest(f"give one statement, {_EXAMPLE} ...; a whole file is for `penstock sql`")
@@ -98,6 +118,10 @@ class _StatementParser:
         self._views: dict[str, exp.Expr] = {}
         #: Their tokens, which a materialized view parses in its own dialect.
         self._view_tokens: dict[str, list[Token]] = {}
+
+    def add_functions(self, functions: Mapping[str, Callable[..., Any]] | None) -> None:
+        for name, function in (functions or {}).items():
+            self.application.functions[name.lower()] = sql_function(name, function)
 
     def parse(self) -> Application:
         for tokens in self._statements():
@@ -141,6 +165,7 @@ class _StatementParser:
             create = {
                 "queue": self._create_queue,
                 "reference": self._create_reference,
+                "function": self._create_function,
                 "query": self._create_query,
                 "sink": self._create_sink,
             }.get(what)
@@ -191,6 +216,16 @@ class _StatementParser:
         self._check_new(cursor, "reference table", name, self.application.references)
         self.application.references[name] = reference_table(table, **options)
 
+    def _create_function(self, cursor: TokenCursor) -> None:
+        """``CREATE FUNCTION name [RETURNS type] AS 'module:function'``."""
+        name = cursor.name("a function")
+        returns = cursor.type() if cursor.take("returns") else None
+        cursor.expect("as")
+        reference = cursor.string()
+        cursor.expect_end()
+        self._check_new(cursor, "function", name.lower(), self.application.functions)
+        self.application.functions[name.lower()] = sql_function(name, load_function(reference), returns)
+
     def _create_view(self, cursor: TokenCursor, is_replacement: bool) -> None:
         """``CREATE [OR REPLACE] VIEW name AS SELECT ...``: a query that replaces its name in later statements."""
         name = cursor.name("a view")
@@ -213,8 +248,10 @@ class _StatementParser:
         view_options = {key: options.pop(key) for key in VIEW_OPTIONS if key in options}
         run_options = self._take_run_options(cursor.start, options, VIEW_OPTIONS)
         compiler = ViewStatementCompiler(self._source, self.application, self._view_tokens, self._kind)
-        stream = compiler.compile(name, cursor.rest(), view_options)
-        self._add_query(cursor.start, name, stream, run_options)
+        tokens = cursor.rest()
+        stream = compiler.compile(name, tokens, view_options)
+        select = SqlSource(self._source.text, self._source.name, ViewSql).parse(tokens)
+        self._add_query(cursor.start, name, self._with_functions(stream, select), run_options)
 
     def _take_run_options(self, start: int, options: dict[str, Any], others: Sequence[str]) -> dict[str, Any]:
         """Remove the options of the run from those of a statement. Refuses what is left."""
@@ -264,7 +301,8 @@ class _StatementParser:
         rules = {key: options.pop(key) for key in _WINDOW_OPTIONS if key in options}
         run_options = self._take_run_options(start, options, _WINDOW_OPTIONS)
         stream = SelectCompiler(self._source, self.application, self._views, self._kind).compile(select, rules)
-        self._add_query(start, name or str(queue), self._with_sink(stream, select, queue), run_options)
+        stream = self._with_functions(self._with_sink(stream, select, queue), select)
+        self._add_query(start, name or str(queue), stream, run_options)
 
     def _parse_insert(self, insert: exp.Insert, start: int) -> str:
         """Return the queue that a statement inserts into."""
@@ -298,6 +336,18 @@ class _StatementParser:
         complete = stream.to(queue, partition=partition)
         complete.check()
         return complete
+
+    def _with_functions(self, stream: Definition, select: exp.Expr) -> Definition:
+        """Return the stream with the Python functions that its SELECT, and the views in it, call."""
+        called: dict[str, SqlFunction] = {}
+        waiting, seen = [select], set[str]()
+        while waiting:
+            query = waiting.pop()
+            called |= called_functions(self._source, query, self.application.functions)
+            views = {table_name(table).lower() for table in query.find_all(exp.Table)} & self._views.keys() - seen
+            waiting += [self._views[name] for name in views]
+            seen |= views
+        return replace(stream, functions=called) if called else stream
 
     def _add_query(self, start: int, name: str, stream: Definition, options: dict[str, Any]) -> None:
         if check_name(name, "query") in self.application.queries:

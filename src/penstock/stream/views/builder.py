@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlglot import exp
@@ -20,9 +21,9 @@ from penstock.stream.sql.source import SqlSource
 from penstock.stream.steps import Map, makes_columns, runs_in_python
 from penstock.stream.views.catalog import ViewCatalog
 from penstock.stream.views.dialect import ViewSql
-from penstock.stream.views.plan import output_columns
+from penstock.stream.views.plan import Operator, output_columns
 from penstock.stream.views.select.planner import plan_select
-from penstock.stream.views.view import MaterializedView
+from penstock.stream.views.view import MaterializedView, OtherView
 
 if TYPE_CHECKING:
     from penstock.stream.definition import Definition
@@ -152,11 +153,30 @@ def _select(stream: _Stream, template: str) -> _Stream:
 
 
 def _make_view(stream: _Stream, select: str, inputs: dict[str, Definition]) -> _Stream:
-    source = SqlSource(select, "", ViewSql)
-    catalog = ViewCatalog(queues={name: _event_columns(each) for name, each in inputs.items()})
-    root = plan_select(source, source.parse(source.tokenize()), catalog)
+    planner = partial(_plan, select, inputs)
+    root, _ = planner({})
     sources = tuple(dict.fromkeys(queue for each in inputs.values() for queue in each.sources))
-    return type(stream)(sources, view=MaterializedView(root, inputs, select=select))
+    return type(stream)(sources, view=MaterializedView(root, inputs, select=select, planner=planner))
+
+
+def _plan(
+    select: str, inputs: Mapping[str, Definition], others: Mapping[str, OtherView]
+) -> tuple[Operator, Mapping[str, Definition]]:
+    """Return the operators of a SELECT and the streams that they read. ``others`` are views of the database."""
+    for name in others:
+        if inputs[name].steps:
+            raise InvalidRequest(
+                f"{name!r} is a view, and {inputs[name].steps[0].name} a step on events: put it after a method that "
+                "makes a view, such as .aggregate(...), or write CREATE MATERIALIZED VIEW"
+            )
+    source = SqlSource(select, "", ViewSql)
+    catalog = ViewCatalog(
+        {name: _event_columns(each) for name, each in inputs.items()},
+        {name: other.columns for name, other in others.items()},
+    )
+    root = plan_select(source, source.parse(source.tokenize()), catalog)
+    changes = {name: type(inputs[name]).from_(other.changes) for name, other in others.items()}
+    return root, {**inputs, **changes}
 
 
 def _merge_inputs(relations: Sequence[_Input]) -> tuple[dict[str, Definition], list[str]]:

@@ -14,6 +14,7 @@ from penstock.stream.views.plan import (
     Operator,
     Project,
     QueueSource,
+    ReferenceSource,
     SortKey,
     TopN,
     UnionAll,
@@ -82,6 +83,8 @@ def describe_operator(operator: Operator) -> OperatorText:
             return OperatorText("queue", queue, ", ".join(column.field for column in columns))
         case ViewSource(view=view, columns=columns):
             return OperatorText("view", view, ", ".join(column.field for column in columns))
+        case ReferenceSource(table=table, columns=columns):
+            return OperatorText("reference", table, ", ".join(column.field for column in columns))
         case Project(columns=columns):
             return OperatorText("select", detail=", ".join(f"{column.sql} AS {column.name}" for column in columns))
         case Filter(condition=condition):

@@ -46,6 +46,14 @@ class ViewSource:
 
 
 @dataclass(frozen=True, slots=True)
+class ReferenceSource:
+    """The rows of a reference table. It is joined with rows when these appear; its changes are not followed."""
+
+    table: str
+    columns: tuple[SourceColumn, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Project:
     """Computes columns; all others are dropped."""
 
@@ -192,13 +200,23 @@ class WindowFunctions:
 
 
 Operator: TypeAlias = (
-    QueueSource | ViewSource | Project | Filter | Explode | UnionAll | Aggregate | Join | TopN | WindowFunctions
+    QueueSource
+    | ViewSource
+    | ReferenceSource
+    | Project
+    | Filter
+    | Explode
+    | UnionAll
+    | Aggregate
+    | Join
+    | TopN
+    | WindowFunctions
 )
 
 
 def inputs_of(operator: Operator) -> tuple[Operator, ...]:
     match operator:
-        case QueueSource() | ViewSource():
+        case QueueSource() | ViewSource() | ReferenceSource():
             return ()
         case UnionAll(inputs=inputs):
             return inputs
@@ -218,7 +236,7 @@ def walk(operator: Operator) -> Iterator[Operator]:
 def output_columns(operator: Operator) -> tuple[str, ...]:
     """The names of an operator's columns."""
     match operator:
-        case QueueSource(columns=columns) | ViewSource(columns=columns):
+        case QueueSource(columns=columns) | ViewSource(columns=columns) | ReferenceSource(columns=columns):
             return tuple(column.name for column in columns)
         case Project(columns=columns):
             return tuple(column.name for column in columns)
@@ -243,11 +261,13 @@ def output_columns(operator: Operator) -> tuple[str, ...]:
 def is_append_only(operator: Operator) -> bool:
     """True if the rows of an operator never change or disappear."""
     match operator:
-        case QueueSource():
+        case QueueSource() | ReferenceSource():
             return True
         case Project() | Filter() | Explode() | UnionAll():
             return all(map(is_append_only, inputs_of(operator)))
-        case Join(kind=kind):
+        case Join(left=left, right=right, kind=kind):
+            if is_reference(right) and kind in LOOKUP_KINDS:
+                return is_append_only(left)
             return kind is JoinKind.INNER and all(map(is_append_only, inputs_of(operator)))
         case _:
             return False
@@ -257,6 +277,21 @@ def has_expiring_state(root: Operator) -> bool:
     """True if an operator keeps rows of events, which a time to live can delete."""
     stateful = [each for each in walk(root) if isinstance(each, Aggregate | Join | TopN | WindowFunctions)]
     return any(is_append_only(source) for operator in stateful for source in inputs_of(operator))
+
+
+#: The joins of rows, on the left, with a reference table.
+LOOKUP_KINDS: tuple[JoinKind, ...] = (JoinKind.INNER, JoinKind.LEFT, JoinKind.SEMI, JoinKind.ANTI)
+
+
+def is_reference(operator: Operator) -> bool:
+    """True for the rows of a reference table, of which some may be filtered out."""
+    match operator:
+        case ReferenceSource():
+            return True
+        case Project(input=source) | Filter(input=source):
+            return is_reference(source)
+        case _:
+            return False
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from penstock.stream.views.plan import (
     Operator,
     Project,
     QueueSource,
+    ReferenceSource,
     TopN,
     UnionAll,
     ViewSource,
@@ -35,7 +36,7 @@ def visible_key(root: Operator) -> tuple[str, ...]:
 
 def _key_of(operator: Operator) -> _Key:
     match operator:
-        case QueueSource() | ViewSource():
+        case QueueSource() | ViewSource() | ReferenceSource():
             return (None,)
         case Project(input=source, columns=columns):
             kept = {column.sql: column.name for column in reversed(columns)}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from penstock.core.errors import InvalidOption
 from penstock.core.option_checks import check_integer, check_number
@@ -12,6 +12,22 @@ from penstock.stream.views.plan import Operator, ViewSource, has_expiring_state,
 
 if TYPE_CHECKING:
     from penstock.stream.definition import Definition
+    from penstock.stream.steps import ReferenceTable
+
+_Stream = TypeVar("_Stream", bound="Definition")
+
+
+@dataclass(frozen=True)
+class OtherView:
+    """A materialized view of the database that another one reads."""
+
+    columns: tuple[str, ...]
+    #: The queue of its changes.
+    changes: str
+
+
+#: Plans a view again. Some of its sources, by name, are other views and not queues.
+Planner: TypeAlias = "Callable[[Mapping[str, OtherView]], tuple[Operator, Mapping[str, Definition]]]"
 
 
 @dataclass(frozen=True)
@@ -23,10 +39,14 @@ class MaterializedView:
     inputs: Mapping[str, Definition]
     #: Column lists of additional indexes on the result.
     indexes: tuple[tuple[str, ...], ...] = ()
+    #: The reference tables that the operators read, by name.
+    references: Mapping[str, ReferenceTable] = field(default_factory=dict)
     #: The SELECT of a view that methods of a stream have made, for the next method.
     select: str = field(default="", compare=False)
     #: The name of the view, if it was given with the definition.
     name: str | None = field(default=None, compare=False)
+    #: A definition does no I/O, and does not know the views of the database.
+    planner: Planner | None = field(default=None, compare=False)
     #: Rows that events left in the state expire if their group has no change for so long; None: never.
     state_ttl_seconds: float | None = None
     #: The query stops before its state has more bytes; None: no limit.
@@ -46,9 +66,24 @@ class MaterializedView:
             )
 
     @property
+    def queue_names(self) -> list[str]:
+        """The names in FROM that are queues of this definition. They may be views of the database."""
+        return [name for name in self.inputs if name not in self.source_views]
+
+    @property
     def source_views(self) -> list[str]:
         """The names of other views that this one reads."""
         return source_views(self.root)
+
+
+def read_other_views(stream: _Stream, views: Mapping[str, OtherView]) -> _Stream:
+    """Return the stream with a view that reads some of its sources as views, and not as queues."""
+    view = stream.view
+    assert view is not None  # noqa: S101 - the caller has found its sources
+    assert view.planner is not None  # noqa: S101 - every view with sources has one
+    root, inputs = view.planner(views)
+    sources = tuple(dict.fromkeys(queue for each in inputs.values() for queue in each.sources))
+    return replace(stream, sources=sources, view=replace(view, root=root, inputs=inputs))
 
 
 def source_views(root: Operator) -> list[str]:

@@ -16,6 +16,7 @@ from penstock.stream.views.plan import (
     Operator,
     Project,
     QueueSource,
+    ReferenceSource,
     SortKey,
     TopN,
     UnionAll,
@@ -40,7 +41,11 @@ def to_duckdb(sql: str) -> str:
 def query(operator: Operator) -> str:
     """A SELECT with the columns of the operator."""
     match operator:
-        case QueueSource(queue=name, columns=columns) | ViewSource(view=name, columns=columns):
+        case (
+            QueueSource(queue=name, columns=columns)
+            | ViewSource(view=name, columns=columns)
+            | ReferenceSource(table=name, columns=columns)
+        ):
             return _select((f'"{column.field}" AS "{column.name}"' for column in columns), f'"{name}"')
         case Project(input=source, columns=computed):
             return _select((f'{to_duckdb(c.sql)} AS "{c.name}"' for c in computed), _from(source))

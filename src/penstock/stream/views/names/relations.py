@@ -51,6 +51,8 @@ def _add_source(statement: Qualifier, node: exp.Table) -> NamedRelation:
     relation = NamedRelation(written.lower(), statement.unique_alias(written), RelationKind.QUEUE, None, name)
     if name in statement.catalog.views:
         relation.kind, relation.columns = RelationKind.VIEW, tuple(statement.catalog.views[name])
+    elif name in statement.catalog.references:
+        relation.kind = RelationKind.REFERENCE
     else:
         relation.columns = statement.catalog.queues.get(name)
     return _register(statement, relation, node)

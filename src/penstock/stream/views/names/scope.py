@@ -20,6 +20,7 @@ SYSTEM_COLUMNS = ("_key", "_time", "_partition", "_offset")
 class RelationKind(Enum):
     QUEUE = auto()
     VIEW = auto()
+    REFERENCE = auto()
     SUBQUERY = auto()
     #: The elements of arrays: LATERAL VIEW, or the windows of a row.
     LATERAL = auto()
@@ -36,7 +37,7 @@ class NamedRelation:
     kind: RelationKind
     #: The columns as they are written; None if they are not known.
     columns: tuple[str, ...] | None
-    #: The name of the queue or the view.
+    #: The name of the queue, the view or the reference table.
     source_name: str = ""
     #: Columns that are computed from others, by name in lower case.
     computed: dict[str, exp.Expr] = field(default_factory=dict)

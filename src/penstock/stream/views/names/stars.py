@@ -7,7 +7,7 @@ from typing import Any
 from sqlglot import exp
 
 from penstock.stream.sql.source import SqlSource
-from penstock.stream.views.names.scope import NamedRelation, Scope
+from penstock.stream.views.names.scope import NamedRelation, RelationKind, Scope
 from penstock.stream.views.tree import quoted, relation_column
 
 
@@ -34,11 +34,9 @@ def expand_star(source: SqlSource, item: Any, scope: Scope) -> list[exp.Expr]:
         relations, merged = [relation], set[str]()
     for relation in relations:
         if relation.columns is None:
-            raise source.error(
-                item,
-                f"the columns of * are not known for {relation.name}: name them, or declare them with CREATE QUEUE "
-                f"{relation.source_name} (column type, ...)",
-            )
+            hint = f", or declare them with CREATE QUEUE {relation.source_name} (column type, ...)"
+            hint = "" if relation.kind is RelationKind.REFERENCE else hint
+            raise source.error(item, f"the columns of * are not known for {relation.name}: name them{hint}")
         for name in [*relation.columns, *relation.computed]:
             if name.lower() in merged:
                 continue

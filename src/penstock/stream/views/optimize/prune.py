@@ -15,6 +15,7 @@ from penstock.stream.views.plan import (
     Operator,
     Project,
     QueueSource,
+    ReferenceSource,
     SortKey,
     TopN,
     UnionAll,
@@ -32,7 +33,7 @@ def prune(operator: Operator) -> Operator:
 def _prune(operator: Operator, used: frozenset[str]) -> Operator:
     """Return an operator with the used columns, and maybe more."""
     match operator:
-        case QueueSource(columns=sources) | ViewSource(columns=sources):
+        case QueueSource(columns=sources) | ViewSource(columns=sources) | ReferenceSource(columns=sources):
             return replace(operator, columns=tuple(column for column in sources if column.name in used))
         case Project(input=source, columns=columns):
             kept = tuple(column for column in columns if column.name in used)

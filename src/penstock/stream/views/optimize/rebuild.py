@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from penstock.stream.views.plan import Join, Operator, QueueSource, UnionAll, ViewSource
+from penstock.stream.views.plan import Join, Operator, QueueSource, ReferenceSource, UnionAll, ViewSource
 
 
 def map_inputs(operator: Operator, change: Callable[[Operator], Operator]) -> Operator:
     """Return an operator whose inputs are changed."""
     match operator:
-        case QueueSource() | ViewSource():
+        case QueueSource() | ViewSource() | ReferenceSource():
             return operator
         case UnionAll(inputs=inputs):
             return UnionAll(tuple(map(change, inputs)))

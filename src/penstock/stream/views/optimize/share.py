@@ -21,6 +21,7 @@ from penstock.stream.views.plan import (
     Operator,
     Project,
     QueueSource,
+    ReferenceSource,
     SortKey,
     TopN,
     UnionAll,
@@ -63,7 +64,11 @@ class _Sharing:
 
     def rewrite(self, operator: Operator) -> _Rows:
         match operator:
-            case QueueSource(queue=name, columns=columns) | ViewSource(view=name, columns=columns):
+            case (
+                QueueSource(queue=name, columns=columns)
+                | ViewSource(view=name, columns=columns)
+                | ReferenceSource(table=name, columns=columns)
+            ):
                 kind = type(operator).__name__
                 return _Rows(operator, (kind, name), {each.name: each.field for each in columns})
             case UnionAll(inputs=inputs):

@@ -16,6 +16,7 @@ from penstock.stream.views.plan import (
     JoinKind,
     Operator,
     QueueSource,
+    ReferenceSource,
     SlidingWindows,
     SourceColumn,
     ViewSource,
@@ -26,6 +27,11 @@ from penstock.stream.views.tree import call, column, contains_query, function_na
 if TYPE_CHECKING:
     from penstock.stream.views.select.query import QueryPlanner
 
+_SOURCES: dict[RelationKind, type[QueueSource | ViewSource | ReferenceSource]] = {
+    RelationKind.QUEUE: QueueSource,
+    RelationKind.VIEW: ViewSource,
+    RelationKind.REFERENCE: ReferenceSource,
+}
 _SIDES = {"LEFT": JoinKind.LEFT, "RIGHT": JoinKind.RIGHT, "FULL": JoinKind.FULL}
 
 
@@ -48,8 +54,7 @@ def _plan_relation(planner: QueryPlanner, node: Any) -> Operator:
         operator = planner.plan(node.this, names)
     else:
         columns = tuple(SourceColumn(f"{relation.alias}.{name}", name) for name in statement.used_columns(relation))
-        is_view = relation.kind is RelationKind.VIEW
-        operator = (ViewSource if is_view else QueueSource)(relation.source_name, columns)
+        operator = _SOURCES[relation.kind](relation.source_name, columns)
     if relation.window_time is None:
         return operator
     if relation.sliding is not None:

@@ -11,6 +11,7 @@ from penstock.stream.views.names.qualify import Qualifier
 from penstock.stream.views.optimize.optimizer import optimize
 from penstock.stream.views.plan import Operator
 from penstock.stream.views.select.query import QueryPlanner
+from penstock.stream.views.select.references import check_references
 from penstock.stream.views.select.statement import Statement
 from penstock.stream.views.tree import unwrap
 
@@ -31,4 +32,6 @@ def plan_select(source: SqlSource, query: exp.Expr, catalog: ViewCatalog) -> Ope
         qualifier = Qualifier(source, catalog)
         names = qualifier.qualify(inlined)
         statement = Statement(source, qualifier.relations, inlined, names)
-        return optimize(QueryPlanner(statement).plan(inlined, names))
+        root = optimize(QueryPlanner(statement).plan(inlined, names))
+        check_references(source, query, root)
+        return root
