@@ -15,7 +15,7 @@ from tests.engine.pipelines import Bench
 
 TEXT = (Path(benchmarks.nexmark.__file__).parent / "queries.sql").read_text()
 #: The other queries run only in the long tests.
-SHORT = ("q3", "q5", "q12")
+SHORT = ("q3", "q5", "q7", "q12")
 
 
 @pytest.mark.parametrize(

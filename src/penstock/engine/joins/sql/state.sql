@@ -85,7 +85,8 @@ SELECT w.side, w.key, w.time_us, w.id, w.event_key, w.line
 FROM unnest(%(keys)s::text[], %(sides)s::bigint[], %(lows)s::bigint[], %(highs)s::bigint[]) AS k (key, side, low, high)
 JOIN penstock.queries q ON q.id = %(query)s
 JOIN penstock.waiting_{id} w ON w.key = k.key AND w.side = k.side AND w.time_us BETWEEN k.low AND k.high
-WHERE w.time_us >= coalesce(q.closed_us, w.time_us) - CASE w.side WHEN 0 THEN %(after)s ELSE %(before)s END::bigint
+WHERE q.closed_us IS NULL
+   OR w.time_us >= q.closed_us - CASE w.side WHEN 0 THEN %(after)s ELSE %(before)s END::bigint
 ORDER BY w.key, w.side, w.time_us, w.id
 
 -- name: expired_rows
