@@ -72,3 +72,16 @@ def test_a_view_over_a_view_reads_its_changes() -> None:
     assert application.queries["a"].stream.sink == "a.changes"
     assert application.queries["b"].stream.sources == ("a.changes",)
     assert [query.name for query in application.queries_in_order()] == ["a", "b"]
+
+
+def test_a_column_called_updated_at_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="updated_at is the time of a row's last change"):
+        TOTALS.select({"customer": "customer", "updated_at": "n"})
+
+
+def test_a_view_of_a_statement_takes_no_more_steps() -> None:
+    stream = Definition.sql(
+        "CREATE MATERIALIZED VIEW v AS SELECT customer, count(*) AS n FROM orders GROUP BY customer"
+    )
+    with pytest.raises(InvalidRequest, match="takes no more steps"):
+        stream.top(3, by="n")

@@ -46,6 +46,7 @@ from penstock.engine.planning.poison_search import GivenUpEvents
 from penstock.engine.spark.errors import error_summary, is_worker_error, worker_message
 from penstock.engine.spark.session import task_slots
 from penstock.engine.status import Status
+from penstock.engine.views.reader import ViewReader
 from penstock.engine.worker import reports
 from penstock.engine.worker.task import DatabaseLost
 from penstock.stream.gates import NANOS_PER_TOKEN
@@ -55,7 +56,7 @@ _logger = logging.getLogger("penstock.engine")
 
 #: One task reads a cycle of up to so many events, with a Spark plan that is built once.
 SMALL_EVENTS = 10_000
-#: The first cycle may have so many events if tasks pre-aggregate them.
+#: The first cycle may have so many events if an event costs little.
 FIRST_EVENTS = 100_000
 #: A cycle that takes longer counts as hung, and the lease is no longer renewed.
 _MAX_CYCLE_SECONDS = 1800.0
@@ -211,7 +212,7 @@ class CycleLoop:
             interval_seconds=0.0 if options.available_now else options.interval_seconds,
             small_events=min(SMALL_EVENTS, max_events),
             max_events=max_events,
-            first_events=0 if prepared.preaggregation is None else min(FIRST_EVENTS, max_events),
+            first_events=min(FIRST_EVENTS, max_events) if self._costs_little(prepared) else 0,
             parallelism=lambda: task_slots(context.spark),
             stopping=self._state.stopping,
             state_table=None if prepared.result_tables is None else f"penstock.state_{context.id}",
@@ -234,14 +235,24 @@ class CycleLoop:
 
     def _new_prefetcher(self, planner: Planner, cycles: CycleRunner, prepared: PreparedQuery) -> Prefetcher | None:
         """A prefetcher, where the result of a cycle depends on its plan alone."""
-        stream, split = self._context.stream, self._context.split
+        stream = self._context.stream
         if prepared.preaggregation is not None:
             is_independent = prepared.watermark_scope is not WatermarkScope.GLOBAL
         else:
             # Functions may call other systems, and must not do so for a cycle that is discarded.
-            has_functions = bool(split.reader_steps or split.stages)
-            is_independent = not (stream.windows or stream.joined or stream.view or has_functions)
+            has_state = bool(stream.windows) or stream.joined is not None or stream.view is not None
+            is_independent = not has_state and self._costs_little(prepared)
         return Prefetcher(planner, cycles) if is_independent and self._release_loop is None else None
+
+    def _costs_little(self, prepared: PreparedQuery) -> bool:
+        """Whether tasks pre-aggregate the events, or no function of the user and no window needs single ones."""
+        context, reader = self._context, prepared.reader
+        if prepared.preaggregation is not None:
+            return True
+        inputs = reader.inputs if isinstance(reader, ViewReader) else ()
+        splits = [context.split, *(each.split for each in inputs)]
+        has_functions = context.stream.functions or any(split.reader_steps or split.stages for split in splits)
+        return not (has_functions or context.stream.windows or context.stream.joined)
 
     def _new_missing_fields(self, prepared: PreparedQuery) -> MissingFields:
         context = self._context

@@ -74,7 +74,11 @@ class ChangesInput(ViewInput):
         return numbered.select(key, SEQUENCE, weight, *self._columns("row"))
 
     def _columns(self, row: str) -> list[Column]:
-        return [F.col(f"{row}.`{name}`").cast(kind).alias(name) for name, kind in self.types.items()]
+        return [_from_json(F.col(f"{row}.`{name}`"), kind).alias(name) for name, kind in self.types.items()]
+
+
+def _from_json(value: Column, kind: str) -> Column:
+    return F.unbase64(value) if kind == "binary" else value.cast(kind)
 
 
 def changes_schema(types: Mapping[str, str]) -> dict[str, str]:

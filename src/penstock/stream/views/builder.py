@@ -192,6 +192,11 @@ def _merge_inputs(relations: Sequence[_Input]) -> tuple[dict[str, Definition], l
             inputs[name] = relation.stream
             texts.append(_quoted(name))
             continue
+        if not view.select:
+            raise InvalidRequest(
+                "a view that a statement has made takes no more steps: write them in the SELECT, or let another view "
+                "read this one"
+            )
         for name, each in view.inputs.items():
             if inputs.setdefault(name, each) != each:
                 raise InvalidRequest(f"both sides read {name!r} with other steps: let one read a copy of the queue")

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from penstock.core.errors import InvalidOption
+from penstock.core.errors import InvalidOption, InvalidRequest
 from penstock.core.option_checks import check_integer, check_number
-from penstock.stream.views.plan import Operator, ViewSource, has_expiring_state, walk
+from penstock.stream.views.plan import Operator, ViewSource, has_expiring_state, output_columns, walk
 
 if TYPE_CHECKING:
     from penstock.stream.definition import Definition
@@ -28,6 +28,10 @@ class OtherView:
 
 #: Plans a view again. Some of its sources, by name, are other views and not queues.
 Planner: TypeAlias = "Callable[[Mapping[str, OtherView]], tuple[Operator, Mapping[str, Definition]]]"
+
+
+#: The column of the time of a row's last change.
+UPDATED_AT = "updated_at"
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,10 @@ class MaterializedView:
     max_state_bytes: int | None = None
 
     def __post_init__(self) -> None:
+        if UPDATED_AT in output_columns(self.root):
+            raise InvalidRequest(
+                f"{UPDATED_AT} is the time of a row's last change, which every view has: name the column otherwise"
+            )
         if self.max_state_bytes is not None:
             check_integer("max_state_bytes", self.max_state_bytes, 1, 10**15)
         if self.state_ttl_seconds is None:
