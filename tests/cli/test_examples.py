@@ -14,8 +14,8 @@ from tests.cli.command_line import DATABASE_VARIABLES
 pytestmark = pytest.mark.slow
 
 EXAMPLES = sorted(Path(__file__).parents[2].joinpath("examples").glob("*.py"))
-#: Examples that start Spark and measure time.
-ON_SPARK = ("aggregations", "pipeline", "rate_limiter", "rate_limiter_quickstart", "sensors")
+#: Examples that start Spark.
+ON_SPARK = ("aggregations", "pipeline", "rate_limiter", "rate_limiter_quickstart", "sensors", "views")
 #: Options for a short run on a busy machine.
 OPTIONS = {
     "aggregations": ["--seconds", "6"],

@@ -62,7 +62,8 @@ class TracedCycleRunner(CycleRunner):
         cycle = self._span = self._span or self._start_span(result.plan)
         with self._part("commit"):
             stats = super().commit(result)
-        cycle.set_attributes({f"penstock.{name}": count for name, count in asdict(stats).items()})
+        counts = {f"penstock.{name}": count for name, count in asdict(stats).items() if count is not None}
+        cycle.set_attributes(counts)
         cycle.set_attributes({f"penstock.ms.{part}": round(ms, 1) for part, ms in result.took.items()})
         self._end_span()
         return stats

@@ -87,7 +87,7 @@ async def test_database_metrics(http: httpx.AsyncClient, log: Log) -> None:
 
 
 async def test_size_of_a_view_and_its_operators(http: httpx.AsyncClient, log: Log) -> None:
-    view = {"operators": ["aggregate by customer", "first 3"], "max_state_bytes": 10_000}
+    view = {"state_names": ["aggregate by customer", "first 3"], "max_state_bytes": 10_000}
     async with log.database.connection() as conn:
         created = await conn.execute(
             "INSERT INTO penstock.queries (name, description, fingerprint, history_seconds, view) "
