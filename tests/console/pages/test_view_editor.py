@@ -55,7 +55,7 @@ def test_plan_follows_the_statement_as_it_is_typed(page: Page) -> None:
     kinds = [text.splitlines()[0].lower() for text in plan.locator(".ps-flow-node").all_inner_texts()]
     assert kinds == ["queue", "filter", "aggregate", "select"]
     type_over(page, LABEL, TOTALS.replace("sales", "orders"))
-    expect(page.get_by_text("There is no queue orders")).to_be_visible()
+    expect(page.get_by_text("There is no queue and no view orders")).to_be_visible()
     check_unfocused(page)
 
 

@@ -140,9 +140,9 @@ class _ViewEditor:
 
     def _show_notes(self, checked: CheckedStatements) -> None:
         notes = [
-            f"There is no queue {queue}: create it before the view runs, or write CREATE QUEUE {queue};"
+            f"There is no queue and no view {queue}: create it before the view runs, or write CREATE QUEUE {queue};"
             for queue in checked.queues
-            if queue not in self._queues
+            if queue not in self._queues and queue not in self._names
         ]
         notes += [
             f"A query {each.name} exists: a view with another statement needs another name, or --reset to start over"
