@@ -140,7 +140,7 @@ def test_a_view_explodes_and_orders_by_the_results_of_functions(words: Bench) ->
 
 def test_an_event_for_which_a_function_raises_is_a_dead_letter(words: Bench) -> None:
     def parity(number: Decimal) -> int:
-        return {0: 0, 1: 1}[number % 2 if number != 7 else number]
+        return {0: 0, 1: 1}[int(number % 2 if number != 7 else number)]
 
     made: Any = Stream.sql(
         "CREATE MATERIALIZED VIEW v AS SELECT parity(id) AS n, count(*) AS words FROM words GROUP BY 1",

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from pathlib import Path
+from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from penstock.core.errors import SinkBusy
@@ -26,8 +29,6 @@ def test_existing_parquet_files_are_not_overwritten(tmp_path: Path) -> None:
 
 
 def test_empty_objects_are_written_as_json_text(tmp_path: Path) -> None:
-    import pyarrow.parquet as pq
-
     data = {"n": 1, "plain": {}, "within": {"a": {}, "b": 1}, "among": [{}, {}], "fine": {"a": [1]}}
 
     async def run() -> None:
@@ -41,6 +42,33 @@ def test_empty_objects_are_written_as_json_text(tmp_path: Path) -> None:
     first, second = ({k: v for k, v in row.items() if k[0] != "_"} for row in pq.read_table(part).to_pylist())
     assert first == {"n": 1, "plain": "{}", "within": '{"a":{},"b":1}', "among": "[{},{}]", "fine": {"a": [1]}}
     assert second == {"n": 2, "plain": None, "within": None, "among": None, "fine": None}
+
+
+def write_rows(directory: Path, rows: list[Any]) -> list[dict[str, Any]]:
+    """Write events as one file, and return its rows without the columns of the sink."""
+
+    async def write() -> None:
+        sink = Parquet(directory)
+        await sink.open()
+        await sink.write(make_events(rows))
+        await sink.close()
+
+    directory.mkdir()
+    asyncio.run(write())
+    (part,) = directory.glob("*.parquet")
+    return [{k: v for k, v in row.items() if k[0] != "_"} for row in pq.read_table(part).to_pylist()]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_uniform_events_are_stored_as_they_are_beside_others(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    values = [1, 2**53 + 1, 2**63, 1.5, 1e300, "a", "2026-01-01T00:00:00Z", "é\n", "", True, False]
+    row = {name: chance.choice(values) for name in chance.sample("abcd", chance.randint(1, 4))}
+    rows = [row | {name: chance.choice([value, *values[:5]]) for name, value in row.items()} for _ in range(3)]
+    uniform = write_rows(tmp_path / "uniform", rows)
+    # An event with other fields is decoded in Python, and with it all others of its file.
+    *beside, _ = write_rows(tmp_path / "beside", [*rows, {"others": [{}]}])
+    assert uniform == [{name: value for name, value in each.items() if name != "others"} for each in beside]
 
 
 @pytest.mark.parametrize("step", ["replace", "rename"])

@@ -17,6 +17,8 @@ from penstock.sinks.options import read_path
 if TYPE_CHECKING:
     from penstock.log.event import Event
 
+#: Doubles hold all integers below it.
+_MAX_EXACT = 2.0**53
 _PART = re.compile(r"part-(\d+)\.parquet")
 
 
@@ -100,12 +102,15 @@ class Parquet(FileSink):
 def _build_table(events: Sequence[Event]) -> Any:
     import pyarrow as pa
 
-    rows = [event.data if isinstance(event.data, dict) else {"value": event.data} for event in events]
     columns: dict[str, Any] = {
         "_id": pa.array([event.id for event in events], pa.string()),
         "_key": pa.array([event.key for event in events], pa.string()),
         "_time": pa.array([event.time for event in events], pa.timestamp("us", "UTC")),
     }
+    data = _parse_uniform_events(events)
+    if data is not None:
+        return pa.table(columns | dict(zip(data.column_names, data.columns, strict=True)))
+    rows = [event.data if isinstance(event.data, dict) else {"value": event.data} for event in events]
     for name in dict.fromkeys(name for row in rows for name in row):
         values = [row.get(name) for row in rows]
         try:
@@ -115,6 +120,40 @@ def _build_table(events: Sequence[Event]) -> Any:
         if columns[name] is None or _has_empty_struct(columns[name].type):
             columns[name] = pa.array([None if v is None else json.encode(v).decode() for v in values], pa.string())
     return pa.table(columns)
+
+
+def _parse_uniform_events(events: Sequence[Event]) -> Any:
+    """Parse events that have the fields and types of the first one, or return None if one has others.
+
+    Arrow's parser takes a third of the time of Python's, and does not hold the interpreter lock. It gets the types,
+    because it would read texts as times.
+    """
+    import pyarrow as pa
+    import pyarrow.json
+
+    first = events[0].data
+    types = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}
+    if not isinstance(first, dict) or not {*map(type, first.values())} <= types.keys():
+        return None
+    lines = b"\n".join([event.raw for event in events])
+    schema = pa.schema([(name, types[type(value)]) for name, value in first.items()])
+    try:
+        table = pyarrow.json.read_json(
+            pa.BufferReader(lines),
+            pyarrow.json.ReadOptions(use_threads=False, block_size=len(lines) + 1),
+            pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error"),
+        )
+    except pa.ArrowException:
+        return None
+    return None if any(map(_may_be_rounded, table.columns)) else table
+
+
+def _may_be_rounded(column: Any) -> bool:
+    """Return whether a column of doubles may have had an integer that a double cannot hold."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return bool(pa.types.is_floating(column.type) and pc.any(pc.greater_equal(pc.abs(column), _MAX_EXACT)).as_py())
 
 
 def _has_empty_struct(type: Any) -> bool:
