@@ -261,7 +261,7 @@ def _prepare_view(
     state = StateConfig(conninfo, context.id, ttl_us=0 if ttl is None else round(ttl * 1_000_000))
     has_changes = context.stream.sink is not None
     reader = ViewReader(view.root, inputs, state, VIEW_SHARDS, has_changes, references, view.references)
-    relation, stateful = reader.compile({each.name: each.frame(spark, 1) for each in inputs})
+    (relation, stateful), frame = reader.compile_small(spark)
     table = ViewTable(
         context.id,
         context.name,
@@ -277,7 +277,7 @@ def _prepare_view(
         stored_types,
         groups,
         reader,
-        reader.small_frame(spark),
+        frame,
         _unchanged,
         references,
         None,

@@ -309,7 +309,7 @@ def build_small_job(prepared: PreparedQuery) -> DataFrame:
     if prepared.join_state is not None:
         frame = prepared.reader.frame(frame.sparkSession, 1)
     if isinstance(prepared.reader, ViewReader) and prepared.reader.reads_tables:
-        frame = prepared.reader.small_frame(frame.sparkSession)
+        _, frame = prepared.reader.compile_small(frame.sparkSession)
     job = prepared.transform(frame, True)
     prepared.small_job = job if _is_repeatable(job._jdf.queryExecution().executedPlan()) else None
     return job

@@ -69,9 +69,10 @@ class ViewReader:
         """The changes of a cycle whose events are read by so many tasks."""
         return self._changes({each.name: each.frame(spark, tasks) for each in self.inputs}, min(tasks, self.shards))
 
-    def small_frame(self, spark: SparkSession) -> DataFrame:
-        """The changes of a small cycle, in one task and without a shuffle."""
-        return self._changes({each.name: each.frame(spark, 1) for each in self.inputs}, 0)
+    def compile_small(self, spark: SparkSession) -> tuple[CompiledView, DataFrame]:
+        """The result and the changes of a small cycle, in one task and without a shuffle."""
+        compiled = self.compile({each.name: each.frame(spark, 1) for each in self.inputs})
+        return compiled, self._output(compiled.relation)
 
     def expiry_frame(self, spark: SparkSession, *, is_small: bool) -> DataFrame:
         """The changes of a cycle that reads no events and looks for groups that expire."""
@@ -94,7 +95,10 @@ class ViewReader:
         return CompiledView(relation, compiler.stateful)
 
     def _changes(self, frames: dict[str, DataFrame], tasks: int) -> DataFrame:
-        relation = self.compile(frames, tasks).relation
+        return self._output(self.compile(frames, tasks).relation)
+
+    def _output(self, relation: Relation) -> DataFrame:
+        """The changes as the driver stores them."""
         schema = relation.frame.schema
         columns = []
         for name in relation.names:

@@ -1,4 +1,4 @@
-"""Windows over random events and cycles equal those of an oracle, in the hiscenario and in the sink.
+"""Windows over random events and cycles equal those of an oracle, in the history and in the sink.
 
 Set PENSTOCK_TEST_WINDOW_EXAMPLES to run more examples.
 """
