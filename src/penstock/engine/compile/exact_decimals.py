@@ -26,6 +26,17 @@ def column(spark: SparkSession, expression: Any) -> Column:
     return ClassicColumn(_compile(spark._jvm).column(spark._jsparkSession, given))
 
 
+def try_column(spark: SparkSession, expression: str) -> Column:
+    """A Column with exact arithmetic that is null where the expression cannot be computed.
+
+    That is where a quotient, a cast or a number that is too large would be an error, and where a function that has a
+    variant with ``try_`` would be one.
+    """
+    if expression.isidentifier():
+        return F.expr(expression)
+    return ClassicColumn(_compile(spark._jvm).tryColumn(spark._jsparkSession, expression))
+
+
 def select(frame: DataFrame, names: list[str], expression: Column) -> DataFrame:
     """Select columns and an expression, which gets the name that Spark would give it."""
     inexact = frame.select(*names, expression)

@@ -35,6 +35,7 @@ from penstock.engine.planning import poison_search
 from penstock.engine.planning.poison_search import PoisonSearch
 from penstock.engine.spark.errors import error_summary
 from penstock.engine.views.changes import group_changes
+from penstock.engine.views.inputs import ChangesInput
 from penstock.engine.views.reader import ViewReader
 from penstock.engine.views.state_limit import StateLimit
 from penstock.engine.worker.preaggregate import merge_blocks
@@ -164,6 +165,13 @@ class CycleRunner:
     def record_failure(self, plan: CyclePlan, error: BaseException, search: PoisonSearch | None) -> None:
         """Write the error of a cycle to the ledger, and store the search for the event that causes it."""
         self._run(self._committer.record_failure(plan, str(error), search))
+
+    def reads_change(self, plan: CyclePlan) -> bool:
+        """Tell whether the events of a cycle are changes of another view, which must all be applied."""
+        reader = self._prepared.reader
+        inputs = reader.inputs if isinstance(reader, ViewReader) else ()
+        queues = {queue for each in inputs if isinstance(each, ChangesInput) for queue in each.read_config.queues}
+        return any(partition.queue_id in queues for partition in plan.partitions)
 
     def dead_letter_result(self, plan: CyclePlan, error: BaseException, attempts: int) -> CycleResult:
         """The result of a cycle whose single event is given up: a dead letter."""

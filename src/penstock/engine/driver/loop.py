@@ -386,6 +386,12 @@ class CycleLoop:
                 cycles.record_failure(plan, error, search)
                 # A single event is retried with backoff, since the cause may be temporary.
                 return min(0.25 * 2.0**search.tries, 5.0) if search.tries else 0.0
+            if cycles.reads_change(plan):
+                cycles.record_failure(plan, error, search)
+                raise RepeatedFailure(
+                    f"a change of another view fails every cycle: {error_summary(error)}. Without it the rows of "
+                    f"{self._context.name!r} would be wrong. Change the statement, and run it with reset=True (--reset)"
+                ) from error
             if not is_value_error and state.given_up.is_hopeless(error):
                 cycles.record_failure(plan, error, search)
                 raise RepeatedFailure(

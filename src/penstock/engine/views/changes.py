@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.engine.output_rows import OutputRows, to_lines
-from penstock.engine.views.kernels.arrays import one_chunk
+from penstock.engine.views.kernels.arrays import mask, one_chunk
+from penstock.engine.views.kernels.equality import equal_rows
 from penstock.engine.views.reader import KEY_TEXT, ViewColumn
 from penstock.engine.views.state import WEIGHT
 from penstock.engine.worker.json_rows import encode_rows, join_texts
@@ -41,7 +42,10 @@ class ViewChanges:
 
 
 def group_changes(rows: pa.Table, key: Sequence[str]) -> ViewChanges:
-    """Group the changes that Spark computed by key. A key disappears at most once and appears at most once."""
+    """Group the changes that Spark computed by key, without updates that change nothing.
+
+    A key disappears at most once and appears at most once.
+    """
     is_removed = pc.less(rows.column(WEIGHT), 0)
     removed, added = rows.filter(is_removed), rows.filter(pc.invert(is_removed))
     if not removed.num_rows:
@@ -52,10 +56,13 @@ def group_changes(rows: pa.Table, key: Sequence[str]) -> ViewChanges:
     grouped = by_key.group_by(list(key), use_threads=False).aggregate([(WEIGHT, "min"), (WEIGHT, "max")])
     first, last = (grouped.column(f"{WEIGHT}_{name}").to_numpy() for name in ("min", "max"))
     is_pair, is_old = first != last, first < removed.num_rows
+    before, after = ordered.take(first[is_pair]), ordered.take(last[is_pair])
+    # The columns in which a row changed may not be selected.
+    is_changed = ~equal_rows(before, after, [name for name in rows.column_names if name not in (*key, WEIGHT)])
     return ViewChanges(
         ordered.take(first[~is_pair & ~is_old]),
-        ordered.take(first[is_pair]),
-        ordered.take(last[is_pair]),
+        mask(before, is_changed),
+        mask(after, is_changed),
         ordered.take(first[~is_pair & is_old]),
     )
 
@@ -86,6 +93,10 @@ def change_events(changes: ViewChanges, columns: Sequence[ViewColumn], cycle: in
 
 def _json_rows(rows: pa.Table, columns: Sequence[ViewColumn]) -> pa.ChunkedArray:
     visible = [column for column in columns if not column.is_hidden]
+    for name in [each.name for each in visible if pa.types.is_floating(rows.schema.field(each.name).type)]:
+        # JSON has no NaN and no infinity.
+        finite = pc.if_else(pc.is_finite(rows.column(name)), rows.column(name), None)
+        rows = rows.set_column(rows.column_names.index(name), name, finite)
     return encode_rows(
         rows, [each.name for each in visible], frozenset(each.name for each in visible if each.pg_type == "jsonb")
     )

@@ -27,7 +27,7 @@ from penstock.engine.views.relation import (
     hash_of,
     nullable_fields,
     quoted,
-    with_expiry_rows,
+    with_empty_rows,
 )
 from penstock.engine.views.runs import HASH
 from penstock.engine.views.state import WEIGHT, StateConfig
@@ -88,7 +88,7 @@ class PlanContext:
     def exchange(self, rows: DataFrame, *, expires: bool = False) -> DataFrame:
         """Bring the rows of a shard into one task, with a row for each shard that looks for groups that expire."""
         if expires and self.has_ttl and self.state.is_expiry:
-            rows = with_expiry_rows(rows, self.shards)
+            rows = with_empty_rows(rows, self.shards)
         return rows.coalesce(1) if self.is_single else exchange(rows, self.shards, self.tasks)
 
 

@@ -27,6 +27,7 @@ from penstock.engine.views.relation import (
     hash_of,
     nullable_fields,
     quoted,
+    with_empty_rows,
 )
 from penstock.engine.views.runs import HASH
 from penstock.engine.views.state import WEIGHT
@@ -122,7 +123,7 @@ class _AggregateBuilder:
     def _add_sum(self, call: AggregateCall) -> str:
         argument = self._number(call)
         kind = self._types[argument]
-        name = ("distinct_sum" if call.is_distinct else "sum") + f"_{argument}"
+        name = ("__distinct_sum" if call.is_distinct else "__sum") + argument
         if pa.types.is_floating(self._arrow(argument)):
             accumulator: Accumulator = DoubleSum(name, argument)
         else:
@@ -140,7 +141,7 @@ class _AggregateBuilder:
     def _add_percentile(self, call: AggregateCall) -> str:
         argument = self._argument(call, call.argument or "NULL", is_compared=True)
         fraction = call.fraction or 0.0
-        name = f"percentile_{argument}_{fraction}"
+        name = f"__percentile{argument}_{fraction}"
         known = self._percentiles.get(argument)
         items = self._counted_items(argument) if known is None else known.items
         fractions = dict(known.fractions if known is not None else ()) | {name: fraction}
@@ -161,7 +162,7 @@ class _AggregateBuilder:
         else:
             order = [value]
         columns = tuple(SortColumn(name, is_descending=is_last) for name in order)
-        name = f"{call.function}_{'_'.join(dict.fromkeys((value, *order)))}"
+        name = f"__{call.function}{''.join(dict.fromkeys((value, *order)))}"
         types = tuple(self._arrow(each) for each in dict.fromkeys((value, *order)))
         extreme = Extreme(name, value, columns, types)
         if self._relation.is_append_only:
@@ -184,7 +185,7 @@ class _AggregateBuilder:
         return accumulator.name
 
     def _counted_items(self, argument: str) -> GroupItems:
-        name = f"__h_{argument}"
+        name = f"__h{argument}"
         self._hashes[name] = hash_of([self._arguments[argument]])
         return GroupItems(self._next_part(), tuple(self._groups), (argument,), name, None)
 
@@ -202,7 +203,7 @@ class _AggregateBuilder:
 
     @staticmethod
     def _named(prefix: str, argument: str) -> tuple[str, str]:
-        return f"{prefix}_{argument}", argument
+        return f"__{prefix}{argument}", argument
 
     def _number(self, call: AggregateCall, cast: str | None = None) -> str:
         """The column of an argument that must be a number."""
@@ -225,7 +226,7 @@ class _AggregateBuilder:
         known = self._argument_names.get((sql, is_compared))
         if known is not None:
             return known
-        name = self._argument_names[sql, is_compared] = f"a{len(self._argument_names)}"
+        name = self._argument_names[sql, is_compared] = f"__a{len(self._argument_names)}"
         column = self._relation.expression(sql)
         self._arguments[name] = comparable(self._relation.frame, column, sql) if is_compared else column
         self._types[name] = self._relation.type_of(column)
@@ -255,6 +256,9 @@ def compile_aggregate(
     state = context.state_of(operator, expires=expires)
     # Partial aggregates have no weight, as the rows that look for groups that expire have.
     looks_for_expired = state.is_expiry and state.ttl_us > 0
+    if not (columns.groups or state.ttl_us):
+        # Spark computes nothing without rows, and an aggregate without groups is a row then, too.
+        rows = with_empty_rows(rows, 1)
     preaggregates = columns.can_preaggregate and not (context.is_single or looks_for_expired)
     if preaggregates:
         rows = _preaggregate_windows(builder, windowed, schema) or _preaggregate(rows, columns, schema)

@@ -106,6 +106,9 @@ class ViewReader:
             value = quoted(name)
             if kind == "binary":
                 value = F.base64(value)
+            elif kind in ("double", "float") and name not in relation.key:
+                # As in the changes queue, since JSON has no NaN and no infinity.
+                value = F.when(F.abs(value) < float("inf"), value)
             elif postgres_type(kind) == "jsonb":
                 value = F.to_json(value, {"ignoreNullFields": "false"})
             columns.append(value.alias(name))

@@ -42,7 +42,8 @@ class Relation:
         return tuple(dict.fromkeys((*self.columns, *self.key)))
 
     def expression(self, sql: str) -> Column:
-        return exact_decimals.column(self.spark, sql)
+        """The value of an expression; null where it cannot be computed, since a later change may mend it."""
+        return exact_decimals.try_column(self.spark, sql)
 
     def type_of(self, column: Column) -> DataType:
         return self.frame.select(column.alias("v")).schema["v"].dataType
@@ -88,11 +89,8 @@ def exchange(frame: DataFrame, shards: int, tasks: int) -> DataFrame:
     return frame.withColumn(SHARD, shard).repartitionById(tasks, F.col(SHARD)).drop(SHARD)
 
 
-def with_expiry_rows(frame: DataFrame, shards: int) -> DataFrame:
-    """Add a row of weight 0 to each shard. Spark computes nothing for a shard without rows.
-
-    Such a row lets an operator look for groups that expire.
-    """
+def with_empty_rows(frame: DataFrame, shards: int) -> DataFrame:
+    """Add a row of weight 0 to each shard, so that Spark calls an operator that has no other rows."""
     values = {HASH: F.shiftleft(F.col("id"), 32), WEIGHT: F.lit(0)}
     columns = [
         values.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name) for field in frame.schema.fields
@@ -107,10 +105,20 @@ def exchange_once(frame: DataFrame, tasks: int, key: Sequence[str]) -> DataFrame
     columns for it. Otherwise each use would exchange other columns.
     """
     rows = frame.repartition(tasks, *map(quoted, key)) if key else frame.repartition(1)
-    # Maps have no hash.
-    is_map = {field.name: isinstance(field.dataType, MapType | VariantType) for field in frame.schema}
-    hashed = [quoted(name).isNull() if is_map[name] else quoted(name) for name in frame.columns]
+    hashed = [quoted(f.name) if _has_hash(f.dataType) else quoted(f.name).isNull() for f in frame.schema]
     return rows.filter((F.spark_partition_id() >= 0) | (F.xxhash64(*hashed) == 0))
+
+
+def _has_hash(kind: DataType) -> bool:
+    """False for maps, and for values that contain one."""
+    match kind:
+        case MapType() | VariantType():
+            return False
+        case ArrayType(elementType=element):
+            return _has_hash(element)
+        case StructType(fields=fields):
+            return all(_has_hash(field.dataType) for field in fields)
+    return True
 
 
 def arrow_schema(frame: DataFrame) -> pa.Schema:

@@ -116,7 +116,7 @@ class ViewTable:
     def _staged_rows(self, rows: pa.Table, is_delete: bool) -> pa.Table:
         arrays = [_to_staged(rows.column(column.name)) for column in self.columns]
         flags = pa.array(np.full(rows.num_rows, is_delete))
-        names = [*(column.name for column in self.columns), "mask", "is_delete"]
+        names = [*(column.name for column in self.columns), "__mask", "__is_delete"]
         return pa.table([*arrays, _null_masks(rows, self.key), flags], names=names)
 
     def _definition(self, column: ViewColumn) -> str:

@@ -91,7 +91,8 @@ class PlanGenerator:
             alias, kind = next(self._names), plan.kinds[name]
             sql = f"`{name}`"
             if kind == "int" and self._chance.random() < 0.5:
-                sql = f"`{name}` + 1"
+                # A remainder by zero is null.
+                sql = self._chance.choice([f"`{name}` + 1", f"`{name}` % `{self._chance.choice(plan.names('int'))}`"])
             elif kind == "text" and self._chance.random() < 0.5:
                 sql = f"coalesce(`{name}`, 'none')"
             columns.append(NamedExpression(alias, sql))
@@ -124,12 +125,11 @@ class PlanGenerator:
         names = list(plan.kinds)
         kinds: dict[str, str] = {}
         groups = []
-        # At least one group: DuckDB has a row without groups before there is any event.
-        for name in self._chance.sample(names, min(len(names), self._chance.choice([1, 1, 2]))):
+        for name in self._chance.sample(names, min(len(names), self._chance.choice([0, 1, 1, 1, 2]))):
             alias = next(self._names)
             groups.append(NamedExpression(alias, f"`{name}`"))
             kinds[alias] = plan.kinds[name]
-        calls = [self._call(plan, kinds) for _ in range(self._chance.randint(0, 4))]
+        calls = [self._call(plan, kinds) for _ in range(self._chance.randint(0 if groups else 1, 4))]
         return Plan(Aggregate(plan.operator, tuple(groups), tuple(calls)), kinds)
 
     def _call(self, plan: Plan, kinds: dict[str, str]) -> AggregateCall:

@@ -1,6 +1,7 @@
 import java.math.BigDecimal;
 
 import org.apache.spark.sql.Column;
+import org.apache.spark.sql.catalyst.analysis.FunctionRegistry$;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedAlias;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedFunction;
 import org.apache.spark.sql.catalyst.expressions.*;
@@ -35,23 +36,29 @@ public final class ExactDecimals {
     private static final String EXCLUDED_RULES = "spark.sql.optimizer.excludedRules";
     private static final String EARLY_EVALUATION = "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation";
     private static final String PREFIX = "penstock_exact_";
+    private static final String TRY_PREFIX = "penstock_try_";
     private static final String[] OPERATORS = {"+", "-", "*", "/"};
     private static final String[] NAMES = {"add", "subtract", "multiply", "divide"};
     private static final String[] METHODS = {"$plus", "$minus", "$times", "$div"};
 
     /** Parses an SQL expression. */
     public Column column(SparkSession session, String text) throws Exception {
-        return column(session, session.sessionState().sqlParser().parseExpression(text));
+        return column(session, session.sessionState().sqlParser().parseExpression(text), false);
+    }
+
+    /** Parses an SQL expression that is null where it cannot be computed. */
+    public Column tryColumn(SparkSession session, String text) throws Exception {
+        return column(session, session.sessionState().sqlParser().parseExpression(text), true);
     }
 
     /** Rewrites a column. */
     public Column column(SparkSession session, Column column) {
-        return column(session, ColumnNodeToExpressionConverter$.MODULE$.apply(column.node()));
+        return column(session, ColumnNodeToExpressionConverter$.MODULE$.apply(column.node()), false);
     }
 
-    private static Column column(SparkSession session, Expression expression) {
+    private static Column column(SparkSession session, Expression expression, boolean isTry) {
         register(session);
-        return ExpressionUtils.column(new ExpressionRewriter().rewrite(expression));
+        return ExpressionUtils.column(new ExpressionRewriter(isTry).rewrite(expression));
     }
 
     /** Runs a query. */
@@ -66,7 +73,9 @@ public final class ExactDecimals {
         if (!session.sessionState().experimentalMethods().extraOptimizations().isEmpty()) return;
         for (int i = 0; i < NAMES.length; i++) {
             session.sessionState().functionRegistry().createOrReplaceTempFunction(
-                PREFIX + NAMES[i], new Operator(i), "scala_udf");
+                PREFIX + NAMES[i], new Operator(i, false), "scala_udf");
+            session.sessionState().functionRegistry().createOrReplaceTempFunction(
+                TRY_PREFIX + NAMES[i], new Operator(i, true), "scala_udf");
         }
         session.sessionState().experimentalMethods().extraOptimizations_$eq(one(new DecimalTextRule()));
         // This rule evaluates small tables before ours is applied.
@@ -88,7 +97,7 @@ public final class ExactDecimals {
                 Seq relations = (Seq) ((Seq) with.cteRelations()).map(new CteRewriter());
                 return new UnresolvedWith(with.child(), relations, with.allowRecursion());
             }
-            return (LogicalPlan) rewritten.mapExpressions(new ExpressionRewriter());
+            return (LogicalPlan) rewritten.mapExpressions(new ExpressionRewriter(false));
         }
     }
 
@@ -102,6 +111,13 @@ public final class ExactDecimals {
 
     /** Replaces every operator in an expression with one of our functions. */
     private static final class ExpressionRewriter extends AbstractFunction1 {
+        /** Whether what cannot be computed is null: quotients by zero, casts that do not fit, numbers too large. */
+        private final boolean isTry;
+
+        ExpressionRewriter(boolean isTry) {
+            this.isTry = isTry;
+        }
+
         public Object apply(Object expression) {
             return rewrite((Expression) expression);
         }
@@ -117,8 +133,43 @@ public final class ExactDecimals {
                 return new UnresolvedAlias(((UnresolvedAlias) rewritten).child(), Option.apply(name));
             }
             int index = operatorIndex(rewritten);
-            return index < 0 ? rewritten : new UnresolvedFunction(
-                one(PREFIX + NAMES[index]), rewritten.children(), false, Option.empty(), Option.empty(), none(), false);
+            if (index < 0) return isTry ? withoutErrors(rewritten) : rewritten;
+            return new UnresolvedFunction(
+                one((isTry ? TRY_PREFIX : PREFIX) + NAMES[index]), rewritten.children(), false, Option.empty(),
+                Option.empty(), none(), false);
+        }
+
+        private Expression withoutErrors(Expression expression) {
+            Expression result = expression;
+            if (expression instanceof Cast) {
+                Cast cast = (Cast) expression;
+                result = new Cast(cast.child(), cast.dataType(), cast.timeZoneId(), EvalMode.TRY());
+            } else if (expression instanceof Remainder) {
+                result = new Remainder(child(expression, 0), child(expression, 1), tryContext());
+            } else if (expression instanceof IntegralDivide) {
+                Expression divisor = child(expression, 1);
+                Expression zero = new EqualTo(divisor, Literal$.MODULE$.apply(Integer.valueOf(0)));
+                Expression missing = Literal$.MODULE$.create(null, NullType$.MODULE$);
+                result = new IntegralDivide(child(expression, 0), new If(zero, missing, divisor));
+            } else if (expression instanceof UnresolvedFunction) {
+                result = tryFunction((UnresolvedFunction) expression);
+            }
+            if (result != expression) ((TreeNode) result).copyTagsFrom((TreeNode) expression);
+            return result;
+        }
+
+        /** The variant of a function that returns null instead of an error, such as try_element_at, if there is one. */
+        private Expression tryFunction(UnresolvedFunction function) {
+            if (function.nameParts().size() != 1) return function;
+            String name = "try_" + function.nameParts().head().toString().toLowerCase();
+            if (!FunctionRegistry$.MODULE$.expressions().contains(name)) return function;
+            return new UnresolvedFunction(
+                one(name), function.arguments(), function.isDistinct(), function.filter(), function.ignoreNulls(),
+                function.orderingWithinGroup(), function.isInternal());
+        }
+
+        private static Expression child(Expression expression, int index) {
+            return (Expression) expression.children().apply(index);
         }
 
         private static int operatorIndex(Expression expression) {
@@ -160,9 +211,11 @@ public final class ExactDecimals {
     /** Builds the expression of an operator when the types of its operands are known. */
     private static final class Operator extends AbstractFunction1 {
         private final int index;
+        private final boolean isTry;
 
-        Operator(int index) {
+        Operator(int index, boolean isTry) {
             this.index = index;
+            this.isTry = isTry;
         }
 
         public Object apply(Object operands) {
@@ -176,6 +229,14 @@ public final class ExactDecimals {
         }
 
         private Expression sparkExpression(Expression left, Expression right) {
+            if (isTry) {
+                switch (index) {
+                    case 0: return new Add(left, right, tryContext());
+                    case 1: return new Subtract(left, right, tryContext());
+                    case 2: return new Multiply(left, right, tryContext());
+                    default: return new Divide(left, right, tryContext());
+                }
+            }
             switch (index) {
                 case 0: return new Add(left, right);
                 case 1: return new Subtract(left, right);
@@ -186,9 +247,10 @@ public final class ExactDecimals {
 
         private Expression exactExpression(Expression left, Expression right, DecimalType type) {
             Expression result = invoke(left, METHODS[index], left.dataType(), one(right));
-            Expression checked = new CheckOverflow(result, type, !SQLConf.get().ansiEnabled());
+            Expression checked = new CheckOverflow(result, type, isTry || !SQLConf.get().ansiEnabled());
             if (index < 3) return checked;
             Expression zero = literal(Decimal.apply(0L), right.dataType());
+            if (isTry) return new If(new EqualTo(right, zero), Literal$.MODULE$.create(null, type), checked);
             // Spark's own division by zero raises Spark's error.
             Expression failed = cast(new Divide(literal(Decimal.apply(1L), DecimalType.apply(1, 0)), right), type);
             return new If(new EqualTo(right, zero), failed, checked);
@@ -249,6 +311,10 @@ public final class ExactDecimals {
                 UTF8String.class, ((Cast) expression).dataType(), "fromString", one(text), none(), true, true, true,
                 Option.empty());
         }
+    }
+
+    private static NumericEvalContext tryContext() {
+        return new NumericEvalContext(EvalMode.TRY(), SQLConf.get().decimalOperationsAllowPrecisionLoss());
     }
 
     private static Expression invoke(Expression target, String method, DataType type, Seq arguments) {

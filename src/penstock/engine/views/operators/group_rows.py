@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.engine.views.kernels.arrays import mask, take, values_of
-from penstock.engine.views.kernels.grouping import group_rows
+from penstock.engine.views.kernels.grouping import group_rows, stable_argsort
 from penstock.engine.views.operators.base import (
     ArrowFunction,
     StatefulOperator,
@@ -48,6 +48,9 @@ class GroupRowsOperator(StatefulOperator):
         _ROWS.store(changes, self.key, state)
         new = concat([mask(old, is_kept), mask(changes, weights > 0)])
         new_ids = np.concatenate([old_ids[is_kept], ids[weights > 0]])
+        # In the order in which they are loaded in the next cycle, so that sums of doubles are the same to the last bit.
+        order = stable_argsort(values_of(new.column(HASH)))
+        new, new_ids = take(new, order), new_ids[order]
         return concat(
             [
                 with_weight(rows.append_column(GROUP_HASH, pa.array(hashes[numbers])), weight)

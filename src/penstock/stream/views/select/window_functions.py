@@ -15,6 +15,14 @@ if TYPE_CHECKING:
 
 _NEEDS_ORDER = ("row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead", "nth_value")
 
+#: Functions whose value depends on the order of rows that ORDER BY does not tell apart.
+_DEPENDS_ON_TIES = frozenset(
+    (
+        *("any_value", "array_agg", "collect_list", "collect_set", "first", "first_value", "last", "last_value"),
+        *("listagg", "max_by", "min_by", "mode", "nth_value", "string_agg"),
+    )
+)
+
 
 def plan_window_functions(
     planner: QueryPlanner, operator: Operator, nodes: list[exp.Expr]
@@ -62,6 +70,15 @@ def _function_name(planner: QueryPlanner, window: Any) -> str:
         raise source.error(window, f"{name} needs an order: {name}(...) OVER (PARTITION BY ... ORDER BY ...)")
     if any(isinstance(part, exp.Distinct) for part in node.expressions):
         raise source.error(window, f"{name}(DISTINCT ...) OVER is not supported: group in a subquery and join it")
+    spec = window.args.get("spec")
+    # The first value of a frame that begins with the group is found after ties are broken by the row's key.
+    is_first = name in ("first", "first_value") and spec is None
+    if name in _DEPENDS_ON_TIES and not is_first and (spec is None or spec.args.get("kind") != "ROWS"):
+        raise source.error(
+            window,
+            f"{name} depends on the order of rows that are equal in ORDER BY: write a frame of rows, in which the key "
+            f"of the rows breaks ties, {name}(...) OVER (... ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)",
+        )
     inner = [part for part in own_nodes(window) if isinstance(part, exp.Window) and part is not window]
     if inner:
         raise source.error(inner[0], "a window function takes no other window function: compute that in a subquery")
