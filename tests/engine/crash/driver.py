@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import wraps
 from typing import Any
 from unittest import mock
@@ -26,6 +26,7 @@ from penstock.engine.cycle.commit import Committer
 from penstock.engine.foreground import run_until_stopped
 from penstock.engine.options import RunOptions
 from penstock.engine.query import Query
+from penstock.engine.views.state import OperatorState, StateConfig
 from penstock.engine.worker import reports
 from penstock.engine.worker.reader import EventReader
 from penstock.engine.worker.task import current_task, load_plan, worker_connection
@@ -112,6 +113,32 @@ def _say_something_else(conninfo: str) -> None:
         conn.execute("UPDATE penstock.reports SET report = %s WHERE ctid = %s::tid", (reports.encode(report), row))
 
 
+def workers_killed(notes: str) -> None:
+    """Four workers are killed after they wrote the state of a view's operator, each noted in a file."""
+
+    class DeadlyState(StateConfig):
+        def open(self, shards: Sequence[int]) -> OperatorState:
+            state = super().open(shards)
+            flush = state.flush
+
+            def flush_and_die() -> None:
+                flush()
+                if current_task() is None:
+                    return
+                for number in range(4):
+                    try:
+                        note = os.open(f"{notes}/{number}", os.O_CREAT | os.O_EXCL)
+                    except FileExistsError:
+                        continue
+                    os.close(note)
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+            state.flush = flush_and_die  # type: ignore[method-assign]
+            return state
+
+    mock.patch("penstock.engine.cycle.prepare.StateConfig", DeadlyState).start()
+
+
 def prepare(fault: list[Any]) -> None:
     match fault:
         case ["killed after commit", int(commits)]:
@@ -124,6 +151,8 @@ def prepare(fault: list[Any]) -> None:
             before_commit(commits, signal.SIGSTOP)
         case ["tasks run twice", str(notes), bool(differs)]:
             tasks_run_twice(notes, differs)
+        case ["workers killed after they wrote state", str(notes)]:
+            workers_killed(notes)
         case []:
             pass
         case _:
