@@ -9,7 +9,7 @@ import pytest
 
 from penstock.engine.compile.windows.aggregate_columns import ResultColumn, StateColumn
 from penstock.engine.registry import Registry
-from penstock.engine.result_tables import ResultTables
+from penstock.engine.results.result_tables import ResultTables
 from penstock.log.log import Log
 from tests.cli.command_line import Arrange, CommandLine
 

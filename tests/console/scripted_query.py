@@ -11,9 +11,9 @@ from penstock.core import json
 from penstock.db.statements import Statements
 from penstock.engine.compile.windows.aggregate_columns import ResultColumn, StateColumn
 from penstock.engine.registry import Registry
-from penstock.engine.result_tables import ResultTables
+from penstock.engine.results.result_tables import ResultTables
 from penstock.log.log import Log
-from penstock.log.write.batch import Batch
+from penstock.log.write.encode.batch import Batch
 from penstock.stream.definition import Definition
 from penstock.stream.fingerprint import describe, fingerprint
 

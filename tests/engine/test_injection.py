@@ -13,7 +13,7 @@ from psycopg import sql
 
 from penstock.core.errors import InvalidRequest
 from penstock.db.statements import quote_identifier
-from penstock.engine.alerts.store import RuleStore
+from penstock.engine.alerts.rule_store import RuleStore
 from penstock.engine.cycle.models import CommitTarget
 from penstock.engine.cycle.partials import WatermarkScope
 from penstock.engine.gates.release_loop import ReleaseLoop

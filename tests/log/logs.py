@@ -20,8 +20,8 @@ from penstock.log.event import Event
 from penstock.log.log import Log
 from penstock.log.read.pop import MIN_POP_BYTES
 from penstock.log.read.pop_request import PopRequest
-from penstock.log.write.batch import Batch
-from penstock.log.write.result import PushResult
+from penstock.log.write.encode.batch import Batch
+from penstock.log.write.push_result import PushResult
 
 QUEUE = "orders"
 GROUP = "workers"

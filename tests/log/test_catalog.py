@@ -12,7 +12,7 @@ import pytest
 from penstock.core.errors import Conflict, NotFound
 from penstock.log.dead_letters.models import DeadLetterFilter
 from penstock.log.log import Log
-from penstock.log.write.batch import Batch
+from penstock.log.write.encode.batch import Batch
 from tests.log.logs import (
     PATIENCE,
     QUEUE,

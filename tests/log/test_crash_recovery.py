@@ -25,8 +25,8 @@ from penstock.db.embedded.server import EmbeddedPostgres
 from penstock.log.dead_letters.models import DeadLetterFilter
 from penstock.log.log import Log
 from penstock.log.read.ack import EventStatus
-from penstock.log.write.batch import Batch
-from penstock.log.write.result import PushResult
+from penstock.log.write.encode.batch import Batch
+from penstock.log.write.push_result import PushResult
 from tests.log.logs import (
     CACHED_AND_UNCACHED,
     GROUP,
@@ -180,7 +180,7 @@ import asyncio, sys
 from penstock.core.settings import Settings
 from penstock.db.pool import Database
 from penstock.log.log import Log
-from penstock.log.write.batch import Batch
+from penstock.log.write.encode.batch import Batch
 
 async def main() -> None:
     log = await Log(Database(Settings(database_url=sys.argv[1]))).open()

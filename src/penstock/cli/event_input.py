@@ -26,8 +26,8 @@ from penstock.core import json
 from penstock.core.errors import InvalidEvent, InvalidRequest, PenstockError, QueueFull
 from penstock.core.formatting import counted
 from penstock.core.wait_notice import WaitNotice
-from penstock.log.write.batch import Batch
-from penstock.log.write.result import PushResult
+from penstock.log.write.encode.batch import Batch
+from penstock.log.write.push_result import PushResult
 
 _BATCH_BYTES = 2 << 20
 _BATCH_EVENTS = 5_000

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from penstock.client.delivery import BatchDelivery
+from penstock.client.handler_calls import BatchDelivery
 from penstock.core.errors import InvalidRequest
 from penstock.log.read.consume_loop import MAX_POP_WAIT_SECONDS, ConsumeLoop
 

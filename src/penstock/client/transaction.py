@@ -24,7 +24,7 @@ from penstock.log.coordination.kv import NULL, KvOperation, check_namespace
 from penstock.log.coordination.timers import TimerOperation
 from penstock.log.read.ack import EventStatus, check_status
 from penstock.log.transaction import TransactionResult
-from penstock.log.write.batch import Batch
+from penstock.log.write.encode.batch import Batch
 
 if TYPE_CHECKING:
     from penstock.client._sync import SyncLockHandle

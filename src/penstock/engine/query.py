@@ -37,20 +37,20 @@ from penstock.db.pool import Database
 from penstock.db.retry import CONNECTION_ERRORS
 from penstock.engine import commands, status
 from penstock.engine.compile.split_stream import split_stream
+from penstock.engine.cycle.cycle_runner import build_small_job
 from penstock.engine.cycle.models import QueryContext
-from penstock.engine.cycle.prepare import NoSampleEvents, PreparedQuery, prepare_query
-from penstock.engine.cycle.runner import build_small_job
+from penstock.engine.cycle.query_setup import NoSampleEvents, PreparedQuery, prepare_query
 from penstock.engine.driver.loop import CycleLoop, RunState
 from penstock.engine.gates.gate_rules import check_gate_queues
 from penstock.engine.options import RunOptions
 from penstock.engine.registry import RegisteredQuery, Registry
-from penstock.engine.result_rows import QueryRows, RowRequest, read_page, read_rows
+from penstock.engine.results.result_reader import QueryRows, RowRequest, read_page, read_rows
 from penstock.engine.source_views import check_source_views, resolve_views
 from penstock.engine.spark.errors import error_summary
 from penstock.engine.spark.functions import register_functions
 from penstock.engine.spark.session import new_session, spark_session
 from penstock.engine.status import Status
-from penstock.engine.worker.task import set_cycle_job
+from penstock.engine.worker.spark_task import set_cycle_job
 from penstock.log.log import Log
 from penstock.stream.definition import Definition
 from penstock.stream.fingerprint import describe, fingerprint, with_stored_order

@@ -14,17 +14,17 @@ import psycopg
 
 from penstock.core.errors import Conflict, GroupBusy, InvalidRequest, NotFound, QueryChanged
 from penstock.db.statements import Statements
-from penstock.engine import result_tables
-from penstock.engine.result_tables import ResultTables
+from penstock.engine.results import result_tables
+from penstock.engine.results.result_tables import ResultTables
 from penstock.engine.views.drop import drop_view_statements
 from penstock.stream.fingerprint import changes
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
-    from penstock.engine.joins.state import JoinState
-    from penstock.engine.views.result_table import ViewTable
-    from penstock.engine.views.status import ViewState
+    from penstock.engine.joins.join_state import JoinState
+    from penstock.engine.views.view_size import ViewState
+    from penstock.engine.views.view_table import ViewTable
     from penstock.log.log import Log
     from penstock.log.queue_info import QueryState
 

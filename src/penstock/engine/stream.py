@@ -13,7 +13,7 @@ from penstock.stream.definition import Definition
 
 if TYPE_CHECKING:
     from penstock.engine.query import Query
-    from penstock.engine.result_rows import QueryRows
+    from penstock.engine.results.result_reader import QueryRows
     from penstock.engine.status import Status
 
 

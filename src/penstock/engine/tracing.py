@@ -17,11 +17,11 @@ import psycopg
 from penstock.core.errors import PenstockError
 from penstock.core.tracing import get_tracer_provider
 from penstock.db.statements import Statements
+from penstock.engine.cycle.cycle_runner import CycleRunner
 from penstock.engine.cycle.models import CommitStats, ComputedCycle, CycleResult, QueryContext, SparkResult
-from penstock.engine.cycle.prepare import PreparedQuery
-from penstock.engine.cycle.runner import CycleRunner
-from penstock.engine.plan import CyclePlan
-from penstock.log.event_reader import read_events
+from penstock.engine.cycle.query_setup import PreparedQuery
+from penstock.engine.cycle_plan import CyclePlan
+from penstock.log.partition_reader import read_events
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

@@ -17,11 +17,13 @@ from penstock.core.names import check_name, check_text
 from penstock.db.pool import Database
 from penstock.db.user_connection import UserConnection
 from penstock.log.catalog import CACHE_SECONDS, Catalog
+from penstock.log.coordination.due_timers import DueTimers
 from penstock.log.coordination.kv import KeyValueStore, KvOperation, KvResult, check_operations
 from penstock.log.coordination.locks import LockHolder, Locks, Permit
 from penstock.log.coordination.step import CoordinationStep
 from penstock.log.coordination.timers import TOPIC, TimerOperation, TimerResult, Timers
 from penstock.log.database_errors import translate_errors
+from penstock.log.dead_letters.dead_letter_store import DeadLetterPage, DeadLetters
 from penstock.log.dead_letters.models import (
     DeadLetter,
     DeadLetterEdit,
@@ -31,13 +33,12 @@ from penstock.log.dead_letters.models import (
     Redrive,
 )
 from penstock.log.dead_letters.redrive import REDRIVE_LIMIT, Redriver
-from penstock.log.dead_letters.store import DeadLetterPage, DeadLetters
 from penstock.log.event import Event
 from penstock.log.groups import Groups, PartitionPosition
 from penstock.log.notify import Notifier
-from penstock.log.options import MAX_COUNT, check_integer, check_lease_seconds
 from penstock.log.queue import Queue
 from penstock.log.queue_info import GroupInfo, QueueInfo, QueueStats
+from penstock.log.queue_options import MAX_COUNT, check_integer, check_lease_seconds
 from penstock.log.read.ack import AckResult, Acks, EventStatus, PartitionAck
 from penstock.log.read.ack_request import Ack, AckReply, TransactionAck, apply_leased
 from penstock.log.read.browse import Browser
@@ -47,17 +48,18 @@ from penstock.log.read.pop_request import PopRequest
 from penstock.log.read.position_store import PositionKey, PositionStore
 from penstock.log.start_position import StartPosition
 from penstock.log.storage.partitions import Partition, PartitionStatus, list_partitions, read_partition_page
+from penstock.log.storage.retention import Retention
 from penstock.log.storage.segments import Segments
 from penstock.log.transaction import TransactionResult, Transactions, TransactionStep
 from penstock.log.upkeep import Upkeep, UpkeepLoop
 from penstock.log.write.append import Appender
 from penstock.log.write.backpressure import Backpressure, QueueCapacity
-from penstock.log.write.batch import Batch
+from penstock.log.write.encode.batch import Batch
+from penstock.log.write.encode.json_events import JsonEvents
+from penstock.log.write.encode.piece import Piece
 from penstock.log.write.idempotency import IdempotencyKeys
-from penstock.log.write.json_events import JsonEvents
-from penstock.log.write.piece import Piece
 from penstock.log.write.push import Pusher
-from penstock.log.write.result import PushResult, RejectedInput
+from penstock.log.write.push_result import PushResult, RejectedInput
 from penstock.log.write.staged_writes import StagedWrites
 from penstock.log.write.upload import Upload, Uploads
 
@@ -151,7 +153,8 @@ class Log:
         self.kv = KeyValueStore(pool, clock)
         self.locks = Locks(pool, self.kv, clock)
         self.timers = Timers(pool, catalog, self._transactions, notifier, clock)
-        self._upkeep = UpkeepLoop(pool, catalog, self.segments, self.timers, notifier, clock)
+        self.due_timers = DueTimers(pool, self._transactions, clock)
+        self._upkeep = UpkeepLoop(pool, catalog, self.segments, Retention(clock), self.due_timers, notifier, clock)
 
     async def close(self) -> None:
         """Finish running operations and close the database."""

@@ -12,7 +12,7 @@ from penstock.core.backoff import Backoff
 from penstock.core.errors import InvalidOption, short_repr
 from penstock.core.names import find_text_problem
 from penstock.core.option_checks import check_flag, check_integer, check_number
-from penstock.log.options import check_lease_seconds
+from penstock.log.queue_options import check_lease_seconds
 
 if TYPE_CHECKING:
     from penstock.log.start_position import StartPosition

@@ -116,3 +116,14 @@ def column_text(text: str) -> str:
 
 def _has_spark_class(value: object, name: str) -> bool:
     return any(kind.__name__ == name and kind.__module__.startswith("pyspark.") for kind in type(value).__mro__)
+
+
+def accepts_arguments(function: Callable[..., Any], *arguments: Any) -> bool:
+    """Return whether a function takes the arguments; True for a builtin without a signature."""
+    try:
+        inspect.signature(function).bind(*arguments)
+    except TypeError:
+        return False
+    except ValueError:
+        return True
+    return True

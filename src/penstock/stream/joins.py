@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.core.errors import InvalidOption, short_repr
+from penstock.stream.checks.arguments import parse_join_fields
 from penstock.stream.expression import check_expression
-from penstock.stream.validation import check_event_time, parse_join_fields
+from penstock.stream.time_rules import check_event_time
 from penstock.stream.windows import parse_duration, parse_seconds
 
 if TYPE_CHECKING:

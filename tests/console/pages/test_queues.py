@@ -16,7 +16,7 @@ from penstock import Stream
 from penstock.engine import commands
 from penstock.engine.registry import Registry
 from penstock.log.log import Log
-from penstock.log.write.batch import Batch
+from penstock.log.write.encode.batch import Batch
 from penstock.sinks import Sinks, Webhook
 from tests.console.browser import (
     DESKTOP,

@@ -27,8 +27,8 @@ from penstock.engine.foreground import run_until_stopped
 from penstock.engine.options import RunOptions
 from penstock.engine.query import Query
 from penstock.engine.worker import reports
-from penstock.engine.worker.reader import EventReader
-from penstock.engine.worker.task import current_task, load_plan, worker_connection
+from penstock.engine.worker.event_reader import EventReader
+from penstock.engine.worker.spark_task import current_task, load_plan, worker_connection
 from tests.engine.crash import orders, pairs
 
 
@@ -98,7 +98,7 @@ def tasks_run_twice(notes: str, differs: bool) -> None:
                     _say_something_else(self.config.conninfo)
                 raise OSError("this task fails after it has reported")
 
-    mock.patch("penstock.engine.cycle.prepare.EventReader", ClumsyReader).start()
+    mock.patch("penstock.engine.cycle.query_setup.EventReader", ClumsyReader).start()
 
 
 def _say_something_else(conninfo: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.engine.plan import PartitionRange, SegmentRange
+from penstock.engine.cycle_plan import PartitionRange, SegmentRange
 from penstock.engine.worker.chunk_reader import ChunkSlice
 from penstock.engine.worker.decode import EventDecoder
 from penstock.engine.worker.read_config import ReadConfig

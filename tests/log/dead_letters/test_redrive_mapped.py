@@ -7,7 +7,7 @@ import pytest
 from penstock.core.errors import InvalidRequest
 from penstock.log.dead_letters.models import DeadLetter, DeadLetterFilter
 from penstock.log.log import Log
-from penstock.log.write.batch import Batch
+from penstock.log.write.encode.batch import Batch
 from tests.log.logs import GROUP, QUEUE, letters, pop, push
 
 ALL = DeadLetterFilter(queue=QUEUE)

@@ -15,8 +15,8 @@ from penstock.engine.registry import Registry
 from penstock.log.log import Log
 from penstock.log.queue_info import GroupInfo, find_holding_group
 from penstock.log.read.ack_request import TransactionAck
-from penstock.log.write.batch import Batch
-from penstock.log.write.result import PushResult
+from penstock.log.write.encode.batch import Batch
+from penstock.log.write.push_result import PushResult
 from tests.log.logs import GROUP, QUEUE, drain, eventually, pop, push
 
 DAY = 86_400

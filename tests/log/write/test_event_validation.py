@@ -20,7 +20,7 @@ from penstock.core.errors import (
 )
 from penstock.log.dead_letters.models import DeadLetterFilter
 from penstock.log.log import Log
-from penstock.log.write.batch import Batch
+from penstock.log.write.encode.batch import Batch
 from tests.log.logs import QUEUE, data, drain, opened, pop, push
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

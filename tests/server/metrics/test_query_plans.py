@@ -10,7 +10,7 @@ from penstock.db.pool import SESSION
 from penstock.db.statements import Statements
 from penstock.log.log import Log
 from penstock.log.read.pop_request import PopRequest
-from penstock.log.write.batch import Batch
+from penstock.log.write.encode.batch import Batch
 from tests.cycle_driver import CycleDriver
 from tests.log.query_plans import Explained, explain
 

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from penstock.core.errors import PenstockError
-from penstock.stream.sql.source import SqlSource
+from penstock.stream.sql.sql_source import SqlSource
 from penstock.stream.views.catalog import ViewCatalog
 from penstock.stream.views.describe import describe_operators
 from penstock.stream.views.dialect import ViewSql

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.stream.views.catalog import ViewCatalog
 from penstock.stream.views.optimize.optimizer import optimize
-from penstock.stream.views.plan import (
+from penstock.stream.views.view_plan import (
     Aggregate,
     Filter,
     Join,

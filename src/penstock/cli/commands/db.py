@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli.command import FAILED, command
-from penstock.cli.session import CommandSession
+from penstock.cli.command_session import CommandSession
 from penstock.core.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli.command import command
+from penstock.cli.command_session import CommandSession
 from penstock.cli.commands.query import QueryName
 from penstock.cli.completion import query_names
-from penstock.cli.session import CommandSession
 from penstock.cli.times import format_time
 from penstock.core.errors import NotFound
 from penstock.core.formatting import number

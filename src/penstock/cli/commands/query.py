@@ -11,9 +11,9 @@ import typer
 
 from penstock.cli import json_output
 from penstock.cli.command import command
+from penstock.cli.command_session import CommandSession
 from penstock.cli.commands.queue import Yes
 from penstock.cli.completion import query_names
-from penstock.cli.session import CommandSession
 from penstock.cli.times import format_time, parse_time
 from penstock.core.errors import NotFound
 from penstock.core.formatting import counted, duration, number, size
@@ -21,7 +21,7 @@ from penstock.core.formatting import counted, duration, number, size
 if TYPE_CHECKING:
     from penstock.engine.ledger import CycleRecord
     from penstock.engine.registry import QueryInfo
-    from penstock.engine.views.status import OperatorSize, ViewStatus
+    from penstock.engine.views.view_size import OperatorSize, ViewStatus
     from penstock.log.log import Log
     from penstock.log.queue_info import GroupInfo
 
@@ -69,7 +69,7 @@ async def list_queries(session: CommandSession) -> None:
 async def show(session: CommandSession, query: QueryName) -> None:
     """Show a query: its state, driver, lag, open windows, steps, and its activity in the last five minutes."""
     from penstock.engine.ledger import read_activity
-    from penstock.engine.views.status import read_view_status
+    from penstock.engine.views.view_size import read_view_status
 
     async with session.log() as log:
         info = await _find_query(log, query)
@@ -206,7 +206,7 @@ async def rows(
     With `--json`, print each row as a JSON document, and with `--watch` only the rows that have changed.
     """
     from penstock.cli.query_rows import print_rows, watch_rows
-    from penstock.engine.result_rows import RowRequest, read_rows
+    from penstock.engine.results.result_reader import RowRequest, read_rows
 
     if current and history:
         raise typer.BadParameter("--current and --history exclude each other: give one of them")

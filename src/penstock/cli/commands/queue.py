@@ -10,13 +10,13 @@ import typer
 
 from penstock.cli import json_output
 from penstock.cli.command import command
+from penstock.cli.command_session import CommandSession, find_queue
 from penstock.cli.completion import queue_names
 from penstock.cli.queue_options import QUEUE_CHANGES, QUEUE_OPTIONS, parse_queue_options
-from penstock.cli.session import CommandSession, find_queue
 from penstock.cli.times import format_time
 from penstock.core.errors import NotFound
 from penstock.core.formatting import counted, number, size
-from penstock.log.options import format_option
+from penstock.log.queue_options import format_option
 
 if TYPE_CHECKING:
     from penstock.cli.output import Output

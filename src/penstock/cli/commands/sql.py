@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli.command import INTERRUPTED, command
+from penstock.cli.command_session import CommandSession
 from penstock.cli.commands.run import Conf, Master, PyFiles, Report, require_spark, run_options, spark_settings
 from penstock.cli.program_loader import modules_next_to
-from penstock.cli.session import CommandSession
 from penstock.core.errors import InvalidRequest
 from penstock.core.formatting import counted
 
@@ -165,7 +165,7 @@ def _run(
 ) -> None:
     import asyncio
 
-    from penstock.cli.foreground import run_queries
+    from penstock.cli.run_queries import run_queries
 
     if not application.queries:
         raise InvalidRequest(f"{file.name} has no query: add one, such as INSERT INTO totals SELECT ...")
@@ -197,7 +197,7 @@ def _sinks_of_query(name: str, application: Application, bindings: Sequence[Sink
 
 
 def _bind_sinks(application: Application) -> list[SinkBinding]:
-    from penstock.sinks.runner import read_sink_options
+    from penstock.sinks.delivery.sinks import read_sink_options
     from penstock.sinks.spec import read_sink
     from penstock.stream.sink_binding import SinkBinding
 

@@ -32,10 +32,10 @@ from penstock.core.errors import Conflict, GroupBusy, QueueFull
 from penstock.core.formatting import counted, number
 from penstock.core.settings import Settings, child_environment
 from penstock.db.pool import Connection, Database
-from penstock.engine.alerts.store import RuleStore
+from penstock.engine.alerts.rule_store import RuleStore
 from penstock.engine.registry import Registry
 from penstock.log.log import Log
-from penstock.log.write.batch import Batch
+from penstock.log.write.encode.batch import Batch
 from penstock.stream.rules import above, change, rule
 
 _CATCH_UP_SECONDS = 180.0

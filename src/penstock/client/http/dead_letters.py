@@ -12,7 +12,7 @@ from penstock.client.dead_letters import DeadLetterMapping, call_mapping, edit_f
 from penstock.client.http.retrying_http import RetryingHttpClient
 from penstock.core.errors import InvalidRequest
 from penstock.log.dead_letters.models import DeadLetter, DeadLetterEdit, DeadLetterFilter, Redrive
-from penstock.log.options import MAX_COUNT
+from penstock.log.queue_options import MAX_COUNT
 from penstock.protocol import messages
 
 #: The most ids in one query string.

@@ -14,7 +14,8 @@ from psycopg import AsyncConnection
 from penstock.core.errors import LeaseLost
 from penstock.db.retry import CONNECTION_ERRORS, DatabaseRetry
 from penstock.db.statements import Statements
-from penstock.engine.alerts.evaluate import AlertEvent, evaluate_rules
+from penstock.engine.alerts.alert_events import AlertEvent
+from penstock.engine.alerts.evaluate import evaluate_rules
 from penstock.engine.cycle.commit_steps import (
     LockedQuery,
     PositionMove,
@@ -36,10 +37,10 @@ from penstock.engine.cycle.result_merge import (
     stage_partials,
 )
 from penstock.engine.cycle.watermarks import Watermarks
-from penstock.engine.output_rows import OutputEvent, OutputRows
-from penstock.engine.plan import CyclePlan
+from penstock.engine.cycle_plan import CyclePlan
 from penstock.engine.planning import poison_search
 from penstock.engine.planning.poison_search import PoisonSearch
+from penstock.engine.results.output_rows import OutputEvent, OutputRows
 from penstock.engine.views.changes import change_events
 from penstock.engine.worker.event_time import to_timestamp
 from penstock.engine.worker.reports import TaskReport, decode_reports

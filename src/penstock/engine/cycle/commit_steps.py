@@ -14,7 +14,7 @@ from penstock.db.pg_arrays import int_array
 from penstock.db.pool import Database
 from penstock.db.statements import Statements
 from penstock.engine.cycle.models import CommitStats, CommitTarget, CycleResult
-from penstock.engine.plan import CyclePlan
+from penstock.engine.cycle_plan import CyclePlan
 from penstock.engine.planning import poison_search
 
 

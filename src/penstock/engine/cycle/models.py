@@ -12,15 +12,15 @@ from pyspark.sql import SparkSession
 
 from penstock.engine.compile.split_stream import SplitStream
 from penstock.engine.cycle.partials import SessionMove, WatermarkScope
-from penstock.engine.joins.state import ExpiredEvent, JoinState, JoinStateChanges
+from penstock.engine.cycle_plan import CyclePlan, SourceGroup
+from penstock.engine.joins.join_state import ExpiredEvent, JoinState, JoinStateChanges
 from penstock.engine.options import RunOptions
-from penstock.engine.output_rows import OutputRows
-from penstock.engine.plan import CyclePlan, SourceGroup
 from penstock.engine.registry import Registry
-from penstock.engine.result_tables import ResultTables
+from penstock.engine.results.output_rows import OutputRows
+from penstock.engine.results.result_tables import ResultTables
 from penstock.engine.views.changes import ViewChanges
-from penstock.engine.views.result_table import ViewTable
-from penstock.engine.views.state_limit import StateLimit
+from penstock.engine.views.state.state_limit import StateLimit
+from penstock.engine.views.view_table import ViewTable
 from penstock.engine.worker.reports import EventRef, TaskReport
 from penstock.log.log import Log
 from penstock.stream.definition import Definition

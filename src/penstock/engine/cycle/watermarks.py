@@ -15,8 +15,8 @@ from penstock.db.statements import Statements
 from penstock.engine.cycle.commit_steps import LockedQuery
 from penstock.engine.cycle.models import CommitTarget, CycleResult
 from penstock.engine.cycle.partials import ALL_PARTITIONS, WatermarkScope
-from penstock.engine.joins.state import JoinState
-from penstock.engine.result_tables import ResultTables
+from penstock.engine.joins.join_state import JoinState
+from penstock.engine.results.result_tables import ResultTables
 from penstock.log.catalog import Catalog
 
 _sql = Statements("penstock.engine.cycle", "commit.sql")

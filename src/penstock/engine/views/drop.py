@@ -6,7 +6,7 @@ from psycopg import sql
 
 from penstock.db.statements import Statements, fill_placeholders
 
-_sql = Statements("penstock.engine.views", "result_table.sql")
+_sql = Statements("penstock.engine.views", "view_table.sql")
 
 
 def drop_view_statements(query_id: int, name: str) -> list[str]:

@@ -15,9 +15,9 @@ from penstock.core.clock import to_micros
 from penstock.core.errors import CorruptChunk
 from penstock.db.pg_arrays import int_array
 from penstock.db.statements import Statements
-from penstock.engine.plan import PartitionRange, SegmentRange
+from penstock.engine.cycle_plan import PartitionRange, SegmentRange
 from penstock.engine.worker.reports import EventFailure, PartitionReport
-from penstock.engine.worker.task import translate_database_errors
+from penstock.engine.worker.spark_task import translate_database_errors
 from penstock.log.dead_letters.models import DAMAGED_STAGE
 from penstock.log.storage import chunk, chunk_reader
 

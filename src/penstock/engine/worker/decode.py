@@ -23,8 +23,8 @@ from penstock.engine.worker.json_columns import DEFAULT_NUMBER, JsonColumnDecode
 from penstock.engine.worker.read_config import EVENT_JSON, METADATA, ReadConfig
 from penstock.engine.worker.reports import EventFailure, PartitionReport
 from penstock.engine.worker.udf.batch import UdfBatch, UdfItem
+from penstock.engine.worker.udf.call_timeout import UdfWatchdog
 from penstock.engine.worker.udf.steps import run_udf_steps
-from penstock.engine.worker.udf.watchdog import UdfWatchdog
 from penstock.stream.expression import takes_context
 from penstock.stream.steps import Retries
 

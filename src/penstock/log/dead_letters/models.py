@@ -14,7 +14,7 @@ from msgspec.json import format as json_format
 from penstock.core import json
 from penstock.core.errors import InvalidRequest, short_repr
 from penstock.core.names import check_name, check_text
-from penstock.log.options import MAX_ID, check_integer, check_timestamp
+from penstock.log.queue_options import MAX_ID, check_integer, check_timestamp
 
 #: The header of a redriven event that holds the id of its dead letter.
 DEAD_LETTER_HEADER = "penstock-dead-letter"

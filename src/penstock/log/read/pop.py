@@ -23,9 +23,10 @@ from penstock.log.groups import Group, Groups
 from penstock.log.notify import Notifier
 from penstock.log.queue import Queue
 from penstock.log.read.ack import Acks, partition_ack
+from penstock.log.read.ack_rules import EventAck
 from penstock.log.read.lease import Lease, LeaseRequest, Leases
 from penstock.log.read.pop_request import PopRequest
-from penstock.log.read.position import EventAck, failures_by_offset
+from penstock.log.read.position import failures_by_offset
 from penstock.log.read.position_store import PositionStore
 from penstock.log.storage.chunk import TARGET_BYTES, StoredChunk
 from penstock.log.storage.chunk_reader import ChunkRange, ChunkTooLarge, PartialRead, read_first_chunks

@@ -19,7 +19,7 @@ from penstock.engine.client_queries import (
 )
 from penstock.engine.ledger import Activity, read_activity, read_cycles
 from penstock.engine.registry import QueryInfo, Registry
-from penstock.engine.result_rows import PAGE_ROWS, ResultView, RowPage, RowRequest, read_page
+from penstock.engine.results.result_reader import PAGE_ROWS, ResultView, RowPage, RowRequest, read_page
 from penstock.log.queue_info import GroupInfo
 from penstock.protocol.query_listing import QueryListing, list_query
 from penstock.server.auth.identity import Role

@@ -10,7 +10,7 @@ from typing import cast
 
 from sqlglot import Token, TokenType, exp
 
-from penstock.stream.sql.source import SqlSource
+from penstock.stream.sql.sql_source import SqlSource
 
 _QUERY_STARTS = (TokenType.SELECT, TokenType.WITH)
 

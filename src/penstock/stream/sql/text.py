@@ -7,7 +7,7 @@ from sqlglot.dialects.dialect import Dialect
 
 from penstock.core.errors import InvalidSql
 from penstock.stream.sql.dialect import SparkSql
-from penstock.stream.sql.source import SqlSource
+from penstock.stream.sql.sql_source import SqlSource
 
 _BRACKETS = {TokenType.R_PAREN: TokenType.L_PAREN, TokenType.R_BRACKET: TokenType.L_BRACKET}
 _OPENING = frozenset(_BRACKETS.values())

@@ -11,11 +11,11 @@ from sqlglot import exp
 
 from penstock.core.errors import InvalidSql
 from penstock.stream.aggregates import Aggregate, check_aggregate
-from penstock.stream.sql.source import SqlSource
-from penstock.stream.statements.aggregates import compile_aggregate
+from penstock.stream.checks.arguments import RESERVED_COLUMNS
+from penstock.stream.sql.sql_source import SqlSource
 from penstock.stream.statements.group_windows import WINDOW_FUNCTIONS, GroupWindow, parse_group_window
 from penstock.stream.statements.resolve import SYSTEM_COLUMNS, InputFields, dotted_name, is_star
-from penstock.stream.validation import RESERVED_COLUMNS
+from penstock.stream.statements.window_aggregates import compile_aggregate
 
 if TYPE_CHECKING:
     from penstock.stream.definition import Definition

@@ -11,17 +11,17 @@ from sqlglot import Token, TokenType, exp
 from penstock.core.errors import InvalidRequest, short_repr
 from penstock.core.names import check_name
 from penstock.core.option_checks import check_option_names
-from penstock.log.options import check_options, check_partitioning
+from penstock.log.queue_options import check_options, check_partitioning
 from penstock.stream.reference_tables import reference_table
 from penstock.stream.sql.dialect import StatementSql
-from penstock.stream.sql.source import SqlSource
+from penstock.stream.sql.sql_source import SqlSource
 from penstock.stream.statements.application import Application, QueryStatement, QueueStatement, SinkStatement
-from penstock.stream.statements.clauses import check_clauses
 from penstock.stream.statements.cursor import TokenCursor
 from penstock.stream.statements.functions import called_functions, load_function, sql_function
 from penstock.stream.statements.materialized_view import VIEW_OPTIONS, ViewStatementCompiler
 from penstock.stream.statements.relation import table_name
 from penstock.stream.statements.select import SelectCompiler
+from penstock.stream.statements.statement_clauses import check_clauses
 from penstock.stream.views.dialect import ViewSql
 
 if TYPE_CHECKING:

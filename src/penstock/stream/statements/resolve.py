@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from penstock.stream.sql.source import SqlSource
+from penstock.stream.sql.sql_source import SqlSource
 
 #: Columns of every event beside its fields.
 SYSTEM_COLUMNS: dict[str, exp.Expr] = {

@@ -26,8 +26,8 @@ from penstock.engine.reference_tables import ReferenceTables
 from penstock.engine.spark.errors import error_summary
 from penstock.engine.worker.chunk_reader import ChunkSlice
 from penstock.engine.worker.event_metadata import EventMetadata
+from penstock.engine.worker.event_reader import decode_events, run_in_worker, to_chunk_slices
 from penstock.engine.worker.read_config import ReadConfig
-from penstock.engine.worker.reader import decode_events, run_in_worker, to_chunk_slices
 from penstock.engine.worker.udf.batch import UdfBatch, UdfItem
 from penstock.engine.worker.udf.stage import UdfStage
 from penstock.engine.worker.udf.steps import run_udf_steps

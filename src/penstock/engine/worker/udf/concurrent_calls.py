@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from penstock.engine.worker.udf.batch import UdfBatch, UdfItem, copy_value
-from penstock.engine.worker.udf.watchdog import UdfWatchdog
+from penstock.engine.worker.udf.call_timeout import UdfWatchdog
 from penstock.stream.expression import takes_context
 from penstock.stream.steps import EnrichCall
 

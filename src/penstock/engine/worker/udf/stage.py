@@ -26,7 +26,7 @@ from penstock.engine.worker.read_config import (
     event_schema,
 )
 from penstock.engine.worker.reports import EventRef, TaskReport
-from penstock.engine.worker.task import send_stage_report
+from penstock.engine.worker.spark_task import send_stage_report
 from penstock.engine.worker.udf.batch import UdfBatch, UdfItem
 from penstock.engine.worker.udf.steps import run_udf_steps
 from penstock.stream.expression import is_python, takes_context

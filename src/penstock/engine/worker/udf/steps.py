@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 
 from penstock.engine.worker.udf.batch import UdfBatch, UdfItem, copy_value
+from penstock.engine.worker.udf.call_timeout import UdfWatchdog
 from penstock.engine.worker.udf.concurrent_calls import enrich_items
-from penstock.engine.worker.udf.watchdog import UdfWatchdog
 from penstock.stream.expression import takes_context
 from penstock.stream.steps import EnrichCall, Filter, FlatMap, Foreach, Map, Retries, Step
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from penstock.stream.views.names.clauses import check_clauses
 from penstock.stream.views.names.relations import add_lateral
 from penstock.stream.views.names.scope import NamedRelation, Scope
+from penstock.stream.views.names.view_clauses import check_clauses
 from penstock.stream.views.tree import function_name, quoted
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from penstock.stream.views.names.clauses import check_clauses
 from penstock.stream.views.names.inline import relation_name
 from penstock.stream.views.names.scope import NamedRelation, RelationKind, Scope
 from penstock.stream.views.names.time_windows import is_table_function, parse_table_function
+from penstock.stream.views.names.view_clauses import check_clauses
 from penstock.stream.views.tree import function_name, quoted, relation_column, unwrap
 
 if TYPE_CHECKING:

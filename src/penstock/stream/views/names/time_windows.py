@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from penstock.stream.sql.source import SqlSource
+from penstock.stream.sql.sql_source import SqlSource
 from penstock.stream.views.tree import call, function_name, is_aggregate, own_nodes, quoted
 from penstock.stream.windows import parse_duration
 

@@ -7,15 +7,6 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from penstock.stream.views.expressions import to_sql, tree_columns
-from penstock.stream.views.plan import (
-    Aggregate,
-    AggregateCall,
-    Filter,
-    Join,
-    JoinKind,
-    Operator,
-    output_columns,
-)
 from penstock.stream.views.select.scalar_subqueries import attach_subqueries
 from penstock.stream.views.select.sort_keys import parse_limit
 from penstock.stream.views.tree import (
@@ -25,6 +16,15 @@ from penstock.stream.views.tree import (
     join_conjuncts,
     split_conjuncts,
     window_calls,
+)
+from penstock.stream.views.view_plan import (
+    Aggregate,
+    AggregateCall,
+    Filter,
+    Join,
+    JoinKind,
+    Operator,
+    output_columns,
 )
 
 if TYPE_CHECKING:

@@ -1,0 +1,140 @@
+"""Compiles the operators over ordered groups: the first n rows, and window functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from penstock.engine.views.compile.spark_relation import (
+    Relation,
+    apply_function,
+    arrow_schema,
+    hash_of,
+    nullable_fields,
+    quoted,
+)
+from penstock.engine.views.kernels.order_keys import SortColumn
+from penstock.engine.views.operators.base import ROW_HASH
+from penstock.engine.views.operators.group_rows import GROUP_HASH, CancelEqualRows, GroupRowsOperator
+from penstock.engine.views.operators.top_n import TopNOperator
+from penstock.engine.views.state.operator_state import WEIGHT
+from penstock.engine.views.state.runs import HASH
+from penstock.stream.views.view_plan import SortKey, TopN, WindowFunction, WindowFunctions
+
+if TYPE_CHECKING:
+    from penstock.engine.views.compile.view_compiler import PlanContext
+
+#: Functions whose value is the same for rows that are equal in the order, so that the order gets no tie-breaker.
+_PEER_FUNCTIONS = ("rank(", "dense_rank(", "percent_rank(", "cume_dist(")
+#: Functions that depend on the order of all rows.
+_ROW_FUNCTIONS = ("row_number(", "lag(", "lead(", "ntile(", "first_value(", "first(")
+
+
+def compile_top_n(top_n: TopN, relation: Relation, context: PlanContext, operator: int) -> Relation:
+    rows, groups = _group_rows(relation, top_n.partition_by)
+    order: list[SortColumn] = []
+    for number, sort_key in enumerate(top_n.order_by):
+        name = _column_name(sort_key.sql, relation)
+        if name is None:
+            name = f"__so{number}"
+            rows = rows.withColumn(name, relation.key_expression(sort_key.sql, "ORDER BY"))
+        else:
+            relation.key_expression(sort_key.sql, "ORDER BY")
+        order.append(SortColumn(name, sort_key.is_descending, sort_key.nulls_first))
+    order += [SortColumn(name) for name in relation.key]
+    rows = context.exchange(rows, expires=relation.is_append_only)
+    fields = nullable_fields(arrow_schema(rows), relation.names)
+    if top_n.rank_name is not None:
+        fields.append(pa.field(top_n.rank_name, pa.int32()))
+    function = TopNOperator(
+        pa.schema([*fields, pa.field(WEIGHT, pa.int8())]),
+        context.state_of(operator, expires=relation.is_append_only),
+        groups,
+        relation.key,
+        tuple(order),
+        top_n.limit,
+        top_n.rank_name,
+        relation.is_append_only,
+    )
+    columns = relation.columns if top_n.rank_name is None else (*relation.columns, top_n.rank_name)
+    # A group has one first row, so a new first row is an update.
+    has_group_key = top_n.limit == 1 and bool(groups) and set(groups) <= set(relation.names)
+    key = groups if has_group_key else relation.key
+    return Relation(apply_function(rows, function), columns, key, is_append_only=False)
+
+
+def compile_window_functions(
+    windows: WindowFunctions, relation: Relation, context: PlanContext, operator: int
+) -> Relation:
+    rows, groups = _group_rows(relation, windows.partition_by)
+    rows = context.exchange(rows, expires=relation.is_append_only)
+    fields = nullable_fields(arrow_schema(rows), dict.fromkeys((*groups, *relation.names)))
+    output = pa.schema([pa.field(GROUP_HASH, pa.int64()), *fields, pa.field(WEIGHT, pa.int8())])
+    function = GroupRowsOperator(
+        output, context.state_of(operator, expires=relation.is_append_only), groups, relation.key
+    )
+    frame = apply_function(rows, function)
+    if not context.is_single:
+        # The window functions need no other exchange: the groups have this hash.
+        frame = frame.repartition(context.tasks, GROUP_HASH)
+    old_and_new = replace(relation, frame=frame, is_append_only=False)
+    computed = [
+        old_and_new.expression(_over(each, windows.order_by, groups, relation.key)).alias(each.name)
+        for each in windows.functions
+    ]
+    key_hash = hash_of([quoted(name) for name in relation.key]).alias(HASH)
+    frame = old_and_new.select([key_hash, *map(quoted, relation.names), *computed]).frame
+    columns = (*relation.columns, *(each.name for each in windows.functions))
+    names = (*relation.names, *(each.name for each in windows.functions))
+    output = pa.schema([*nullable_fields(arrow_schema(frame), names), pa.field(WEIGHT, pa.int8())])
+    frame = apply_function(frame, CancelEqualRows(output, relation.key))
+    return Relation(frame, columns, relation.key, is_append_only=False)
+
+
+def _group_rows(relation: Relation, partition_by: Sequence[str]) -> tuple[DataFrame, tuple[str, ...]]:
+    """The input of an operator over groups, and the columns of the group."""
+    names, computed = [], []
+    values = [relation.key_expression(sql, "PARTITION BY") for sql in partition_by]
+    for number, (sql, value) in enumerate(zip(partition_by, values, strict=True)):
+        name = _column_name(sql, relation)
+        if name is None:
+            name = f"__pt{number}"
+            computed.append(value.alias(name))
+        names.append(name)
+    hashes = [hash_of(values).alias(HASH), hash_of([quoted(name) for name in relation.key]).alias(ROW_HASH)]
+    return relation.select([*hashes, *computed, *map(quoted, relation.names)]).frame, tuple(names)
+
+
+def _column_name(sql: str, relation: Relation) -> str | None:
+    """The name of the column that an expression consists of; None for other expressions, and for doubles.
+
+    The value of a double may be -0.0 where the comparison needs 0.0.
+    """
+    name = sql[1:-1]
+    if sql != f"`{name}`" or name not in relation.names:
+        return None
+    return None if relation.frame.schema[name].dataType.simpleString() in ("double", "float") else name
+
+
+def _over(function: WindowFunction, order_by: Sequence[SortKey], groups: Sequence[str], key: Sequence[str]) -> str:
+    """The call over the rows before the changes or after them, which WEIGHT tells apart."""
+    partition = ", ".join(f"`{name}`" for name in (GROUP_HASH, *groups, WEIGHT))
+    order = [
+        f"{each.sql} {'DESC' if each.is_descending else 'ASC'} NULLS {'FIRST' if each.nulls_first else 'LAST'}"
+        for each in order_by
+    ]
+    call = function.sql.lower()
+    counts_rows = function.frame is not None and function.frame.upper().startswith("ROWS")
+    if call.startswith(_ROW_FUNCTIONS) or (counts_rows and not call.startswith(_PEER_FUNCTIONS)):
+        order += [f"`{name}`" for name in key]
+    ordered = f" ORDER BY {', '.join(order)}" if order else ""
+    over = f"OVER (PARTITION BY {partition}{ordered} {function.frame or ''})"
+    if call.startswith("avg("):
+        # Spark's mean of decimals has too few digits.
+        argument = function.sql[len("avg") :]
+        return f"CASE WHEN count{argument} {over} > 0 THEN sum{argument} {over} / count{argument} {over} END"
+    return f"{function.sql} {over}"
