@@ -53,7 +53,7 @@ from penstock.log.event import Event
 from penstock.log.log import Log
 from penstock.stream.definition import Definition
 from penstock.stream.fingerprint import describe
-from penstock.stream.steps import Foreach
+from penstock.stream.steps import ForeachStep
 from penstock.stream.views.view import MaterializedView
 
 _sql = Statements("penstock.engine", "preview.sql")
@@ -106,7 +106,7 @@ def _without_foreach(stream: Definition) -> Definition:
 
 
 def _drop_foreach(stream: Definition) -> Definition:
-    return dataclasses.replace(stream, steps=tuple(step for step in stream.steps if not isinstance(step, Foreach)))
+    return dataclasses.replace(stream, steps=tuple(step for step in stream.steps if not isinstance(step, ForeachStep)))
 
 
 def _merge_partials(table: pa.Table, windows: CompiledWindows, conninfo: str) -> list[dict[str, Any]]:

@@ -85,7 +85,7 @@ class _PartitionBounds(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Groups:
+class ConsumerGroups:
     pool: AsyncConnectionPool[Any]
     catalog: Catalog
     clock: Clock

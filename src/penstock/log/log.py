@@ -34,7 +34,7 @@ from penstock.log.dead_letters.models import (
 )
 from penstock.log.dead_letters.redrive import REDRIVE_LIMIT, Redriver
 from penstock.log.event import Event
-from penstock.log.groups import Groups, PartitionPosition
+from penstock.log.groups import ConsumerGroups, PartitionPosition
 from penstock.log.notify import Notifier
 from penstock.log.queue import Queue
 from penstock.log.queue_info import GroupInfo, QueueInfo, QueueStats
@@ -118,7 +118,7 @@ class Log:
     def _create_parts(self) -> None:
         pool, clock, retry = self.database.pool, self.clock, self.retry_seconds
         catalog = self.catalog = Catalog(pool, clock, retry, cache_seconds=self._cache_seconds)
-        groups = self.consumer_groups = Groups(pool, catalog, clock, retry)
+        groups = self.consumer_groups = ConsumerGroups(pool, catalog, clock, retry)
         notifier = self.notifier = Notifier(pool, self.database.connect)
         self._stats = QueueStats(pool, clock)
         self.segments = Segments(pool, catalog, clock)

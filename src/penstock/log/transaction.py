@@ -19,7 +19,7 @@ from penstock.db.retry import CONNECTION_ERRORS
 from penstock.db.statements import Statements
 from penstock.db.user_connection import UserConnection, wrap_user_connection
 from penstock.log.catalog import MAX_LAYOUT_RETRIES, Catalog, is_layout_change
-from penstock.log.groups import Groups
+from penstock.log.groups import ConsumerGroups
 from penstock.log.notify import CHANNEL
 from penstock.log.read.ack import Acks, EventStatus, PartitionAck, group_by_lease, partition_ack
 from penstock.log.read.ack_request import TransactionAck, group_acks
@@ -54,7 +54,7 @@ class TransactionResult:
 class Transactions:
     pool: AsyncConnectionPool[Any]
     catalog: Catalog
-    groups: Groups
+    groups: ConsumerGroups
     acks: Acks
     pusher: Pusher
     appender: Appender

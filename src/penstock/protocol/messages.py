@@ -269,7 +269,7 @@ class DeadLetterList(Struct, frozen=True):
     more: bool = False
 
 
-class Count(Struct, frozen=True):
+class CountResponse(Struct, frozen=True):
     """A number of objects."""
 
     count: int

@@ -11,7 +11,7 @@ from penstock.core.errors import InvalidOption, InvalidRequest, short_repr
 from penstock.core.names import check_name
 from penstock.core.option_checks import check_integer
 from penstock.stream import windows
-from penstock.stream.aggregates import Aggregate, check_aggregate
+from penstock.stream.aggregates import WindowAggregate, check_aggregate
 from penstock.stream.checks.arguments import (
     check_aggregate_name,
     check_fold,
@@ -32,19 +32,19 @@ from penstock.stream.checks.step_order import (
 )
 from penstock.stream.expression import Expression, check_expression, check_not_async, is_python, takes_context
 from penstock.stream.gates import ConcurrencyGate, Gate, check_gate
-from penstock.stream.joins import Join, make_join, parse_join_keys, parse_within
+from penstock.stream.joins import StreamJoin, make_join, parse_join_keys, parse_within
 from penstock.stream.reference_tables import reference_table
 from penstock.stream.sink_binding import SinkBinding, StreamSink
 from penstock.stream.statement_or_step import statement_or_step
 from penstock.stream.steps import (
     EnrichCall,
-    Filter,
-    FlatMap,
-    Foreach,
+    FilterStep,
+    FlatMapStep,
+    ForeachStep,
     Lookup,
-    Map,
-    Sql,
+    MapStep,
     SqlFunction,
+    SqlStep,
     Step,
     makes_columns,
     runs_in_python,
@@ -90,7 +90,7 @@ class Definition(ViewMethods):
     distinguishes_null_key: bool = False
     windows: tuple[Window, ...] = ()
     time: TimeRules = field(default_factory=TimeRules)
-    aggregates: Mapping[str, Aggregate] = field(default_factory=dict)
+    aggregates: Mapping[str, WindowAggregate] = field(default_factory=dict)
     fold: Reduce | None = None
     #: The fields of the event for a closed window, as SQL over its aggregates; empty: key, span and all aggregates.
     outputs: Mapping[str, str] = field(default_factory=dict)
@@ -99,7 +99,7 @@ class Definition(ViewMethods):
     #: An event passes if all of them admit it.
     gates: tuple[Gate, ...] = ()
     #: The join that the events come from.
-    joined: Join | None = None
+    joined: StreamJoin | None = None
     #: The operators of a materialized view. The stream then has no other steps, and its sink gets the changes.
     view: MaterializedView | None = None
     sink: str | None = None
@@ -157,7 +157,7 @@ class Definition(ViewMethods):
             return made
         check_function_options(checked, returns, retry)
         return self._add(
-            Map(self._step_name("map", name), checked, parse_types("returns", returns), parse_retries(retry))
+            MapStep(self._step_name("map", name), checked, parse_types("returns", returns), parse_retries(retry))
         )
 
     def filter(self, condition: Expression, *, name: str | None = None, **retry: Any) -> Self:
@@ -167,7 +167,7 @@ class Definition(ViewMethods):
             made: Self = self._view_builder.filter_view(self, checked)
             return made
         check_function_options(checked, None, retry)
-        return self._add(Filter(self._step_name("filter", name), checked, parse_retries(retry)))
+        return self._add(FilterStep(self._step_name("filter", name), checked, parse_retries(retry)))
 
     def flat_map(
         self,
@@ -181,7 +181,9 @@ class Definition(ViewMethods):
         checked = check_expression(expression, "flat_map")
         check_function_options(checked, returns, retry)
         return self._add(
-            FlatMap(self._step_name("flat_map", name), checked, parse_types("returns", returns), parse_retries(retry))
+            FlatMapStep(
+                self._step_name("flat_map", name), checked, parse_types("returns", returns), parse_retries(retry)
+            )
         )
 
     def enrich(
@@ -239,7 +241,7 @@ class Definition(ViewMethods):
         if any(key.lower() == "stream" for key in tables):
             raise InvalidRequest("the table `stream` stands for the events: give the reference table another name")
         references = {key: reference_table(value) for key, value in tables.items()}
-        return self._add(Sql(self._step_name("sql", name), checked, references))
+        return self._add(SqlStep(self._step_name("sql", name), checked, references))
 
     def foreach(self, function: Callable[..., Any], *, name: str | None = None, **retry: Any) -> Self:
         """Call a function for each event. After a failure, it may be called again for the same event."""
@@ -247,7 +249,7 @@ class Definition(ViewMethods):
             raise InvalidRequest(f"foreach takes a function of an event, not {short_repr(function)}")
         check_not_async(function, "foreach")
         takes_context(function, "foreach")
-        return self._add(Foreach(self._step_name("foreach", name), function, parse_retries(retry)))
+        return self._add(ForeachStep(self._step_name("foreach", name), function, parse_retries(retry)))
 
     def join(
         self,

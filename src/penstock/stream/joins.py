@@ -19,7 +19,7 @@ _YEAR_SECONDS = 366 * 86_400
 
 
 @dataclass(frozen=True)
-class Join:
+class StreamJoin:
     """Pairs an event of the left with events of the right, from ``before_us`` before it to ``after_us`` after it."""
 
     left: Definition
@@ -36,7 +36,7 @@ class Join:
     right_time: Any
 
 
-def make_join(left: Definition, right: Definition, on: Any, within: Any, how: object, event_time: Any) -> Join:
+def make_join(left: Definition, right: Definition, on: Any, within: Any, how: object, event_time: Any) -> StreamJoin:
     if how not in ("inner", "left"):
         raise InvalidOption(
             f"how must be 'inner' or 'left', not {short_repr(how)}; for 'right', begin with the other stream",
@@ -49,7 +49,7 @@ def make_join(left: Definition, right: Definition, on: Any, within: Any, how: ob
     for time in times:
         check_event_time(time)
     left_on, right_on = _parse_keys(on)
-    return Join(left, right, left_on, right_on, before, after, str(how), times[0], times[1])
+    return StreamJoin(left, right, left_on, right_on, before, after, str(how), times[0], times[1])
 
 
 def parse_within(within: Any) -> tuple[int, int]:

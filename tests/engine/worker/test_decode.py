@@ -16,7 +16,7 @@ from penstock.engine.worker.decode import EventDecoder
 from penstock.engine.worker.read_config import ReadConfig
 from penstock.engine.worker.reports import EventFailure, PartitionReport
 from penstock.log.storage.chunk import ChunkColumns
-from penstock.stream.steps import EnrichCall, Filter, FlatMap, Foreach, Map, Retries, Step
+from penstock.stream.steps import EnrichCall, FilterStep, FlatMapStep, ForeachStep, MapStep, Retries, Step
 
 AT_ONCE = Retries(0, 0.0, 0.0)
 FIELDS = pa.schema([("n", pa.int64()), ("amount", pa.decimal128(38, 18)), ("name", pa.string())])
@@ -106,10 +106,10 @@ def enrich_event(index: int) -> Callable[[dict[str, Any]], Any]:
 
 #: Each kind of step, whether it can drop an event, and how many events one that is kept becomes.
 KINDS: dict[str, tuple[Callable[[int], Step], bool, int]] = {
-    "map": (lambda index: Map(f"map {index}", map_event(index), None, AT_ONCE), True, 1),
-    "flat_map": (lambda index: FlatMap(f"flat_map {index}", flat_map_event(index), None, AT_ONCE), True, 2),
-    "filter": (lambda index: Filter(f"filter {index}", filter_event(index), AT_ONCE), True, 1),
-    "foreach": (lambda index: Foreach(f"foreach {index}", visit_event(index), AT_ONCE), False, 1),
+    "map": (lambda index: MapStep(f"map {index}", map_event(index), None, AT_ONCE), True, 1),
+    "flat_map": (lambda index: FlatMapStep(f"flat_map {index}", flat_map_event(index), None, AT_ONCE), True, 2),
+    "filter": (lambda index: FilterStep(f"filter {index}", filter_event(index), AT_ONCE), True, 1),
+    "foreach": (lambda index: ForeachStep(f"foreach {index}", visit_event(index), AT_ONCE), False, 1),
     "enrich": (lambda index: EnrichCall(f"enrich {index}", enrich_event(index), 4, None, AT_ONCE), False, 1),
 }
 

@@ -245,9 +245,9 @@ async def push(
     A file may be compressed with gzip or zstd. The queue does not store an event again if it has seen its id, so a
     file of events with ids can safely be pushed twice. Use --once for a file of events without ids.
     """
-    from penstock.cli.event_input import EventFields, EventPusher
+    from penstock.cli.event_input import EventPusher, PushTarget
 
-    fields = EventFields(name, key, key_field, id_field, time_field)
+    fields = PushTarget(name, key, key_field, id_field, time_field)
     if events and file is not None:
         raise typer.BadParameter("give events as arguments or in a file, not both")
     if once and (events or file is None or str(file) == "-"):

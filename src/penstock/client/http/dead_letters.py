@@ -41,7 +41,7 @@ class HttpDeadLetters:
 
     async def count_dead_letters(self, which: DeadLetterFilter) -> int:
         counts = [
-            await self._http.request("GET", "dead-letters/count", messages.Count, query=query)
+            await self._http.request("GET", "dead-letters/count", messages.CountResponse, query=query)
             for query in _filter_queries(which)
         ]
         return sum(response.count for response in counts)
@@ -114,7 +114,7 @@ class HttpDeadLetters:
 
     async def purge(self, which: DeadLetterFilter) -> int:
         body = {**_conditions(which), "all": True}
-        return (await self._http.request("POST", "dead-letters/purge", messages.Count, body=body)).count
+        return (await self._http.request("POST", "dead-letters/purge", messages.CountResponse, body=body)).count
 
 
 def _filter_queries(which: DeadLetterFilter) -> list[dict[str, object]]:

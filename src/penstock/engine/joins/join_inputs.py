@@ -34,12 +34,12 @@ from penstock.engine.worker.json_values import decode_rows
 from penstock.engine.worker.read_config import EMPTY_SCHEMA, EVENT_JSON, METADATA, SYSTEM_COLUMNS, ReadConfig
 from penstock.log.event import Event
 from penstock.stream.definition import Definition
-from penstock.stream.joins import Join
+from penstock.stream.joins import StreamJoin
 
 SIDES = ("left", "right")
 
 
-def input_streams(stream: Definition, join: Join) -> tuple[Definition, Definition]:
+def input_streams(stream: Definition, join: StreamJoin) -> tuple[Definition, Definition]:
     """Return the inputs as streams of their own, with the key and the event time of the join."""
 
     def as_input(side: Definition, key: Any, event_time: Any) -> Definition:

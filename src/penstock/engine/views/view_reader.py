@@ -11,11 +11,11 @@ from pyspark.sql import functions as F
 
 from penstock.engine.compile.key_text import distinguish_empty_key, postgres_type, to_key
 from penstock.engine.reference_tables import ReferenceTables
-from penstock.engine.views.compile.spark_relation import HiddenNames, Relation, quoted
+from penstock.engine.views.compile.spark_relation import HiddenNames, SparkRelation, quoted
 from penstock.engine.views.compile.view_compiler import PlanContext, ViewCompiler
 from penstock.engine.views.state.operator_state import WEIGHT, StateConfig
 from penstock.engine.views.view_inputs import ROW_KEY, ChangesInput, ViewInput
-from penstock.stream.steps import Lookup, ReferenceTable, Sql
+from penstock.stream.steps import Lookup, ReferenceTable, SqlStep
 from penstock.stream.views.view_plan import Operator
 
 #: The column of the key's text, which is the key of a change in the changes queue.
@@ -40,7 +40,7 @@ class ViewColumn:
 class CompiledView(NamedTuple):
     """The changes of a view's result, and its operators with state by number. A join with a condition has several."""
 
-    relation: Relation
+    relation: SparkRelation
     stateful: Mapping[int, Operator]
 
 
@@ -63,7 +63,7 @@ class ViewReader:
     def reads_tables(self) -> bool:
         """True if the SELECT, or a step of an input, reads a reference table."""
         steps = [step for each in self.inputs for step in each.split.spark_steps]
-        return bool(self.tables) or any(isinstance(step, Lookup | Sql) for step in steps)
+        return bool(self.tables) or any(isinstance(step, Lookup | SqlStep) for step in steps)
 
     def frame(self, spark: SparkSession, tasks: int) -> DataFrame:
         """The changes of a cycle whose events are read by so many tasks."""
@@ -91,13 +91,13 @@ class ViewReader:
         relation = compiler.compile(self.root)
         if not relation.key:
             frame = relation.frame.withColumn(ONLY_ROW, F.lit(0).cast("tinyint"))
-            relation = Relation(frame, relation.columns, (ONLY_ROW,), relation.is_append_only)
+            relation = SparkRelation(frame, relation.columns, (ONLY_ROW,), relation.is_append_only)
         return CompiledView(relation, compiler.stateful)
 
     def _changes(self, frames: dict[str, DataFrame], tasks: int) -> DataFrame:
         return self._output(self.compile(frames, tasks).relation)
 
-    def _output(self, relation: Relation) -> DataFrame:
+    def _output(self, relation: SparkRelation) -> DataFrame:
         """The changes as the driver stores them."""
         schema = relation.frame.schema
         columns = []
@@ -114,13 +114,13 @@ class ViewReader:
         return relation.frame.select(*columns, WEIGHT)
 
 
-def _key_text(relation: Relation) -> Column:
+def _key_text(relation: SparkRelation) -> Column:
     """The key of a row's changes: its only column as text, or a JSON array. The null of a single column is no key."""
     text = to_key(relation.frame, [quoted(name) for name in relation.key])
     return distinguish_empty_key(text) if len(relation.key) == 1 else text
 
 
-def result_columns(relation: Relation) -> list[ViewColumn]:
+def result_columns(relation: SparkRelation) -> list[ViewColumn]:
     """The columns of a view's result, the visible ones first."""
     types = {field.name: field.dataType.simpleString() for field in relation.frame.schema}
     return [

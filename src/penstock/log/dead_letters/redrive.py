@@ -31,7 +31,7 @@ from penstock.log.dead_letters.models import (
     JsonMapping,
     Redrive,
 )
-from penstock.log.groups import Groups
+from penstock.log.groups import ConsumerGroups
 from penstock.log.partition_reader import read_events
 from penstock.log.queue import Queue
 from penstock.log.storage.chunk import ChunkColumns
@@ -63,7 +63,7 @@ class _EncodedLetter(NamedTuple):
 class Redriver:
     pool: AsyncConnectionPool[Any]
     catalog: Catalog
-    groups: Groups
+    groups: ConsumerGroups
     dead_letters: DeadLetters
     appender: Appender
     clock: Clock

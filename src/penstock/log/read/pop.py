@@ -19,7 +19,7 @@ from penstock.core.formatting import counted
 from penstock.db.retry import run_with_retry
 from penstock.log.catalog import Catalog
 from penstock.log.event import Delivery, Event
-from penstock.log.groups import Group, Groups
+from penstock.log.groups import ConsumerGroups, Group
 from penstock.log.notify import Notifier
 from penstock.log.queue import Queue
 from penstock.log.read.ack import Acks, partition_ack
@@ -86,7 +86,7 @@ class _PartlyReadChunks:
 class Popper:
     pool: AsyncConnectionPool[Any]
     catalog: Catalog
-    groups: Groups
+    groups: ConsumerGroups
     leases: Leases
     acks: Acks
     positions: PositionStore

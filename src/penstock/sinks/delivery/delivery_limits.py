@@ -63,7 +63,7 @@ class _Place(NamedTuple):
     gate: int
 
 
-class _MeterRow(NamedTuple):
+class _DeliveryMeterRow(NamedTuple):
     key: str
     gate: int
     amount: int
@@ -85,7 +85,7 @@ class _MeterRow(NamedTuple):
 class _TrackedMeter:
     meter: DeliveryMeter
     #: The row as this process wrote it. Another row is another process's.
-    stored: _MeterRow | None
+    stored: _DeliveryMeterRow | None
 
 
 @dataclass(slots=True, eq=False)
@@ -180,7 +180,7 @@ class DeliveryLimits:
                 rows = await (await conn.execute(_sql["meters"], params)).fetchall()
                 own = {
                     place: self._meters[place]
-                    for row in map(_MeterRow._make, rows)
+                    for row in map(_DeliveryMeterRow._make, rows)
                     if (place := _Place(row.key, row.gate)) in self._meters and self._meters[place].stored == row
                 }
                 await self._store(conn, self._group_id, own)
@@ -226,7 +226,7 @@ class DeliveryLimits:
 
     async def _reserve_on(
         self, conn: AsyncConnection[Any], reservations: Sequence[Reservation]
-    ) -> list[tuple[_TrackedMeter, _MeterRow]]:
+    ) -> list[tuple[_TrackedMeter, _DeliveryMeterRow]]:
         self._group_id = group_id = reservations[0].group_id
         keys = sorted({_SHARED_KEY, *(each.key for each in reservations)})
         await conn.execute(_sql["lock"], {"group": group_id})
@@ -235,7 +235,7 @@ class DeliveryLimits:
         limit_rows = await (await conn.execute(_sql["limits"], params)).fetchall()
         overrides = LimitOverrides(map(LimitRow._make, limit_rows), self._gates)
         rows = await (await conn.execute(_sql["meters"], {"group": group_id, "keys": keys})).fetchall()
-        stored = {_Place(row.key, row.gate): row for row in map(_MeterRow._make, rows)}
+        stored = {_Place(row.key, row.gate): row for row in map(_DeliveryMeterRow._make, rows)}
         asked_us = _monotonic_us()
         ((clock,),) = await (await conn.execute(_sql["clock"])).fetchall()
         self._database_offset_us = to_micros(clock) - _monotonic_us()
@@ -254,7 +254,7 @@ class DeliveryLimits:
         self,
         reservation: Reservation,
         overrides: LimitOverrides,
-        stored: dict[_Place, _MeterRow],
+        stored: dict[_Place, _DeliveryMeterRow],
         now_us: int,
         shift_us: int,
         changed: dict[_Place, _TrackedMeter],
@@ -295,7 +295,7 @@ class DeliveryLimits:
             reservation.count += 1
 
     def _tracked(
-        self, place: _Place, limit: Limit, row: _MeterRow | None, now_us: int, held_until_us: int
+        self, place: _Place, limit: Limit, row: _DeliveryMeterRow | None, now_us: int, held_until_us: int
     ) -> _TrackedMeter:
         """Return the budget in memory, or the stored one if another process has changed it."""
         tracked = self._meters.get(place)
@@ -316,7 +316,7 @@ class DeliveryLimits:
 
     async def _store(
         self, conn: AsyncConnection[Any], group_id: int, changed: Mapping[_Place, _TrackedMeter]
-    ) -> list[tuple[_TrackedMeter, _MeterRow]]:
+    ) -> list[tuple[_TrackedMeter, _DeliveryMeterRow]]:
         """Store budgets, and return them with their rows."""
         rows = [_to_row(place, tracked.meter, self._uncertainty_us) for place, tracked in changed.items()]
         if rows:
@@ -336,10 +336,10 @@ class DeliveryLimits:
         return list(zip(changed.values(), rows, strict=True))
 
 
-def _to_row(place: _Place, meter: DeliveryMeter, later_us: int) -> _MeterRow:
+def _to_row(place: _Place, meter: DeliveryMeter, later_us: int) -> _DeliveryMeterRow:
     state, limit = meter.state(), meter.limit
     level = Decimal(state.level).scaleb(-15) if limit.kind == "token_bucket" else None
-    return _MeterRow(
+    return _DeliveryMeterRow(
         place.key,
         place.gate,
         limit.amount,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.core.errors import InvalidRequest
-from penstock.stream.steps import Foreach
+from penstock.stream.steps import ForeachStep
 from penstock.stream.windows import SessionWindow
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def check_complete(stream: Definition) -> None:
         raise InvalidRequest("key_by is the key of windows: add a window, or use .to(queue, partition=...)")
     if stream.joined is not None and stream.sink is None:
         raise InvalidRequest("pairs go to a queue: end the stream with .to(queue)")
-    if not stream.windows and stream.sink is None and not any(isinstance(step, Foreach) for step in stream.steps):
+    if not stream.windows and stream.sink is None and not any(isinstance(step, ForeachStep) for step in stream.steps):
         raise InvalidRequest("the stream goes nowhere: end it with .to(queue), .foreach(f) or a window")
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from penstock.core.errors import InvalidRequest
 from penstock.stream.checks.completeness import check_no_join
-from penstock.stream.steps import FlatMap, Map, Sql, Step, runs_in_python
+from penstock.stream.steps import FlatMapStep, MapStep, SqlStep, Step, runs_in_python
 from penstock.stream.windows import SessionWindow, Window
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def check_step_position(stream: Definition, step: Step) -> None:
             f"{step.name} comes after the window or after .to(...): put it before, or read the result's queue "
             "with another stream"
         )
-    if stream.key is not None and isinstance(step, Map | FlatMap | Sql):
+    if stream.key is not None and isinstance(step, MapStep | FlatMapStep | SqlStep):
         raise InvalidRequest(f"{step.name} changes the events that key_by looks at: put key_by after it")
     if any(other.name == step.name for other in stream.steps):
         raise InvalidRequest(f"two steps are called {step.name!r}; give each a name of its own")

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from penstock.stream.aggregates import Aggregate, parse_aggregate
+from penstock.stream.aggregates import WindowAggregate, parse_aggregate
 from penstock.stream.sql.sql_source import SqlSource
 from penstock.stream.statements.resolve import is_star
 
@@ -32,7 +32,7 @@ _UNSUPPORTED = ("collect_list", "collect_set", "max_by", "min_by", "median", "mo
 _DISTINCT_ERROR = 0.03
 
 
-def compile_aggregate(source: SqlSource, node: Any, resolve: Callable[[exp.Expr], exp.Expr]) -> Aggregate | None:
+def compile_aggregate(source: SqlSource, node: Any, resolve: Callable[[exp.Expr], exp.Expr]) -> WindowAggregate | None:
     """Return the aggregate that an expression is; None if it is none.
 
     ``resolve`` returns an expression over the fields of the events.
@@ -69,14 +69,14 @@ def compile_aggregate(source: SqlSource, node: Any, resolve: Callable[[exp.Expr]
     return _with_filter(aggregate, condition)
 
 
-def _parse_call(node: Any, to_sql: Callable[[exp.Expr], str]) -> Aggregate | None:
+def _parse_call(node: Any, to_sql: Callable[[exp.Expr], str]) -> WindowAggregate | None:
     if isinstance(node, exp.Count):
         return _parse_count(node, to_sql)
     if isinstance(node.this, exp.Distinct | exp.Order) or is_star(node.this):
         return None
     kind = _KINDS.get(type(node))
     if kind is not None:
-        return Aggregate(kind, to_sql(node.this))
+        return WindowAggregate(kind, to_sql(node.this))
     if isinstance(node, exp.ApproxQuantile | exp.PercentileCont | exp.Quantile):
         fraction = node.args.get("quantile") or node.args.get("expression")
         if fraction is None or node.this is None:
@@ -88,20 +88,20 @@ def _parse_call(node: Any, to_sql: Callable[[exp.Expr], str]) -> Aggregate | Non
     return None
 
 
-def _parse_count(node: exp.Count, to_sql: Callable[[exp.Expr], str]) -> Aggregate | None:
+def _parse_count(node: exp.Count, to_sql: Callable[[exp.Expr], str]) -> WindowAggregate | None:
     counted = node.this
     if isinstance(counted, exp.Distinct):
         if any(is_star(part) for part in counted.expressions):
             return None
         values = [to_sql(part) for part in counted.expressions]
         several = _if_all_present(values, f"to_json(struct({', '.join(values)}))")
-        return Aggregate("count_distinct", values[0] if len(values) == 1 else several)
+        return WindowAggregate("count_distinct", values[0] if len(values) == 1 else several)
     if counted is None or isinstance(counted, exp.Star | exp.Literal):
-        return Aggregate("count")
+        return WindowAggregate("count")
     if is_star(counted):
         return None
     values = [to_sql(part) for part in (counted, *node.expressions)]
-    return Aggregate("count", values[0] if len(values) == 1 else _if_all_present(values, "1"))
+    return WindowAggregate("count", values[0] if len(values) == 1 else _if_all_present(values, "1"))
 
 
 def _if_all_present(values: Sequence[str], result: str) -> str:
@@ -110,12 +110,12 @@ def _if_all_present(values: Sequence[str], result: str) -> str:
     return f"CASE WHEN {present} THEN {result} END"
 
 
-def _with_filter(aggregate: Aggregate, condition: str) -> Aggregate:
+def _with_filter(aggregate: WindowAggregate, condition: str) -> WindowAggregate:
     """Return the aggregate of the events for which a condition holds."""
     if aggregate.argument is None:
-        return Aggregate("count_if", condition)
+        return WindowAggregate("count_if", condition)
     if aggregate.kind == "count_if":
-        return Aggregate("count_if", f"({condition}) AND ({aggregate.argument})")
+        return WindowAggregate("count_if", f"({condition}) AND ({aggregate.argument})")
     return replace(aggregate, argument=f"CASE WHEN {condition} THEN {aggregate.argument} END")
 
 

@@ -14,11 +14,11 @@ from sqlglot import exp
 from penstock.core.errors import InvalidRequest
 from penstock.core.names import check_name
 from penstock.core.option_checks import check_integer
-from penstock.stream.aggregates import Aggregate
+from penstock.stream.aggregates import WindowAggregate
 from penstock.stream.expression import is_python
 from penstock.stream.sql.parser import parse_select
 from penstock.stream.sql.sql_source import SqlSource
-from penstock.stream.steps import Map, makes_columns, runs_in_python
+from penstock.stream.steps import MapStep, makes_columns, runs_in_python
 from penstock.stream.views.catalog import ViewCatalog
 from penstock.stream.views.dialect import ViewSql
 from penstock.stream.views.select.planner import plan_select
@@ -34,7 +34,7 @@ _JOINS = {"inner": "JOIN", "left": "LEFT JOIN", "right": "RIGHT JOIN", "full": "
 _JOINS |= {"semi": "LEFT SEMI JOIN", "anti": "LEFT ANTI JOIN"}
 
 
-def aggregate_view(stream: _Stream, aggregates: Mapping[str, Aggregate]) -> _Stream:
+def aggregate_view(stream: _Stream, aggregates: Mapping[str, WindowAggregate]) -> _Stream:
     """One row per key: running aggregates, without a window."""
     if stream.view is not None and stream.key is None:
         raise InvalidRequest("the rows of a view have no key of their own: name the columns, .key_by('country')")
@@ -211,7 +211,7 @@ def _event_columns(stream: Definition) -> tuple[str, ...] | None:
             returns = getattr(step, "returns", None)
             return tuple(returns) if returns else None
         if makes_columns(step):
-            if not isinstance(step, Map) or not isinstance(step.expression, str):
+            if not isinstance(step, MapStep) or not isinstance(step.expression, str):
                 return None
             tree: Any = parse_select(step.expression)
             selects = tree.selects
@@ -230,7 +230,7 @@ def _key_columns(key: Any) -> dict[str, str]:
     return columns
 
 
-def _aggregate_sql(name: str, aggregate: Aggregate) -> str:
+def _aggregate_sql(name: str, aggregate: WindowAggregate) -> str:
     argument = "*" if aggregate.argument is None else _sql_only(aggregate.argument, f"aggregate {name!r}")
     match aggregate.kind:
         case "count_distinct" | "approx_distinct":

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from penstock.db.statements import Statements
-from penstock.engine.views.compile.spark_relation import HiddenNames, Relation
+from penstock.engine.views.compile.spark_relation import HiddenNames, SparkRelation
 from penstock.engine.views.compile.view_compiler import PlanContext, ViewCompiler
 from penstock.engine.views.operators.net_changes import SEQUENCE
 from penstock.engine.views.state.operator_state import WEIGHT, StateConfig
@@ -86,7 +86,7 @@ class PlanRun:
         finally:
             set_cycle_job(self._spark, None)
 
-    def compile(self, tables: Mapping[str, pa.Table], *, is_single: bool, is_expiry: bool = False) -> Relation:
+    def compile(self, tables: Mapping[str, pa.Table], *, is_single: bool, is_expiry: bool = False) -> SparkRelation:
         frames = {name: self._spark.createDataFrame(table) for name, table in tables.items()}
         context = PlanContext(replace(self.state, is_expiry=is_expiry), 3, 0 if is_single else 2, HiddenNames())
         return ViewCompiler(context, frames, {"v": ("id",)}).compile(self.root)

@@ -14,7 +14,7 @@ HANGING_STEPS = {
 def hang(event):
     yield event
     time.sleep(3600)
-step = FlatMap("step", hang, None, SHORT)
+step = FlatMapStep("step", hang, None, SHORT)
 """,
     "blocked event loop": """
 async def hang(event):
@@ -33,7 +33,7 @@ step = EnrichCall("step", hang, 4, None, SHORT)
     "function that holds the GIL": """
 def hang(event):
     return re.match("(a+)+$", "a" * 60 + "b")
-step = Filter("step", hang, SHORT)
+step = FilterStep("step", hang, SHORT)
 """,
 }
 
@@ -45,7 +45,7 @@ import asyncio, re, time
 from penstock.engine.worker.reports import EventRef
 from penstock.engine.worker.udf.batch import UdfBatch, UdfItem
 from penstock.engine.worker.udf.steps import run_udf_steps
-from penstock.stream.steps import EnrichCall, Filter, FlatMap, Retries
+from penstock.stream.steps import EnrichCall, FilterStep, FlatMapStep, Retries
 SHORT = Retries(0, 0.0, 0.2)
 {step}
 run_udf_steps([step], UdfBatch("q", [UdfItem(0, {{}})], lambda index: EventRef(1, index), lambda index: {{}}))

@@ -14,7 +14,7 @@ from penstock.engine.worker.reports import EventRef
 from penstock.engine.worker.udf.batch import UdfBatch, UdfItem
 from penstock.engine.worker.udf.steps import run_udf_steps
 from penstock.stream.context import Context
-from penstock.stream.steps import EnrichCall, Filter, Map, Retries, Step
+from penstock.stream.steps import EnrichCall, FilterStep, MapStep, Retries, Step
 
 WITHOUT_PAUSE = Retries(3, 0.0, 0.0)
 
@@ -48,8 +48,8 @@ async def change_and_fail_async(event: dict[str, Any], ctx: Context) -> dict[str
 @pytest.mark.parametrize(
     ("step", "added"),
     [
-        (Map("step", change_and_fail, None, WITHOUT_PAUSE), {}),
-        (Filter("step", change_and_fail, WITHOUT_PAUSE), {}),
+        (MapStep("step", change_and_fail, None, WITHOUT_PAUSE), {}),
+        (FilterStep("step", change_and_fail, WITHOUT_PAUSE), {}),
         (EnrichCall("step", change_and_fail_async, 4, None, WITHOUT_PAUSE), {"is_looked_up": True}),
     ],
 )
@@ -57,7 +57,7 @@ async def change_and_fail_async(event: dict[str, Any], ctx: Context) -> dict[str
 def test_a_retry_gets_the_event_without_the_changes_of_the_failed_attempt(
     step: Step, added: dict[str, Any], is_first: bool
 ) -> None:
-    steps = [step] if is_first else [Map("before", lambda event: event), step]
+    steps = [step] if is_first else [MapStep("before", lambda event: event), step]
     batch = run(steps, {"amount": 1, "amounts": []}, {"amount": 5, "amounts": [0]})
 
     assert not batch.failures
@@ -74,7 +74,8 @@ def test_functions_can_pass_values_that_are_not_json_to_each_other() -> None:
         return {"day": event["day"].isoformat(), "then": event["then"]()}
 
     batch = run(
-        [Map("add date", add_date, None, WITHOUT_PAUSE), Map("fail once", fail_once, None, WITHOUT_PAUSE)], {"day": 29}
+        [MapStep("add date", add_date, None, WITHOUT_PAUSE), MapStep("fail once", fail_once, None, WITHOUT_PAUSE)],
+        {"day": 29},
     )
     assert [item.value for item in batch.items] == [{"day": "2024-02-29", "then": 29}]
 
@@ -83,7 +84,7 @@ def test_a_failure_has_the_error_and_the_number_of_attempts() -> None:
     def divide(event: dict[str, Any]) -> Any:
         return {"half": 1 / event.pop("amount")}
 
-    (failure,) = run([Map("divide", divide, None, WITHOUT_PAUSE)], {"amount": 0}).failures
+    (failure,) = run([MapStep("divide", divide, None, WITHOUT_PAUSE)], {"amount": 0}).failures
     assert (failure.error, failure.attempts) == ("ZeroDivisionError: division by zero", 4)
 
 
@@ -120,7 +121,7 @@ def test_the_traceback_of_a_failure_starts_at_the_user_function() -> None:
     def fail(event: dict[str, Any]) -> Any:
         raise ValueError("no")
 
-    (failure,) = run([Map("step", fail, None, Retries(0, 0.0, 0.0))], {}).failures
+    (failure,) = run([MapStep("step", fail, None, Retries(0, 0.0, 0.0))], {}).failures
     assert failure.traceback is not None
     first_frame = failure.traceback.splitlines()[1]
     assert __file__ in first_frame

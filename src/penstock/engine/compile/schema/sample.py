@@ -32,7 +32,7 @@ from penstock.engine.worker.udf.batch import UdfBatch, UdfItem
 from penstock.engine.worker.udf.stage import UdfStage
 from penstock.engine.worker.udf.steps import run_udf_steps
 from penstock.log.event import Event
-from penstock.stream.steps import Filter, FlatMap, Map, Retries, Step
+from penstock.stream.steps import FilterStep, FlatMapStep, MapStep, Retries, Step
 
 _logger = logging.getLogger("penstock.engine")
 
@@ -99,7 +99,7 @@ def run_all_udfs(
 
 def _without_side_effects(steps: Sequence[Step]) -> tuple[Step, ...]:
     """The steps that only compute, without retries."""
-    pure = [step for step in steps if isinstance(step, Map | FlatMap | Filter)]
+    pure = [step for step in steps if isinstance(step, MapStep | FlatMapStep | FilterStep)]
     return tuple(dataclasses.replace(step, retries=Retries(0, 0.0, 5.0)) for step in pure)
 
 

@@ -13,7 +13,7 @@ from pyspark.sql.types import DataType, DecimalType, IntegralType, LongType, Num
 
 from penstock.core.errors import InvalidRequest
 from penstock.engine.views.compile.spark_relation import (
-    Relation,
+    SparkRelation,
     apply_function,
     arrow_schema,
     comparable,
@@ -48,7 +48,7 @@ _LAST, _COUNT = "__last", "__count"
 class _AggregateBuilder:
     """Collects the columns that the calls of one operator need. Equal columns are computed once."""
 
-    def __init__(self, aggregate: Aggregate, relation: Relation) -> None:
+    def __init__(self, aggregate: Aggregate, relation: SparkRelation) -> None:
         self._relation = relation
         #: The SQL of the groups by name.
         self.groups = {group.name: group.sql for group in aggregate.groups}
@@ -84,7 +84,7 @@ class _AggregateBuilder:
         columns = {HASH: hash_of(list(self._groups.values())), **self._groups, **self._arguments, **self._hashes}
         return self._relation.select([column.alias(name) for name, column in columns.items()]).frame
 
-    def input_of(self, relation: Relation, group: str, others: Mapping[str, Column]) -> DataFrame:
+    def input_of(self, relation: SparkRelation, group: str, others: Mapping[str, Column]) -> DataFrame:
         """The input with other columns instead of a group."""
         groups = {name: column for name, column in self._groups.items() if name != group} | dict(others)
         columns = {HASH: hash_of(list(groups.values())), **groups, **self._arguments}
@@ -239,15 +239,19 @@ class _AggregateBuilder:
 class WindowedRows:
     """The rows of an aggregate before each of them becomes one row per sliding window."""
 
-    rows: Relation
+    rows: SparkRelation
     #: The column of the window's start.
     name: str
     windows: SlidingWindows
 
 
 def compile_aggregate(
-    aggregate: Aggregate, relation: Relation, context: PlanContext, operator: int, windowed: WindowedRows | None = None
-) -> Relation:
+    aggregate: Aggregate,
+    relation: SparkRelation,
+    context: PlanContext,
+    operator: int,
+    windowed: WindowedRows | None = None,
+) -> SparkRelation:
     builder = _AggregateBuilder(aggregate, relation)
     rows, columns = builder.input(), builder.columns
     schema = arrow_schema(rows)
@@ -262,10 +266,10 @@ def compile_aggregate(
     results = [field for field in columns.result_fields if field.name in builder.used]
     output = pa.schema([*nullable_fields(schema, columns.groups), *results, pa.field(WEIGHT, pa.int8())])
     function = AggregateOperator(output, state, columns, preaggregates)
-    result = Relation(apply_function(rows, function), columns.groups, columns.groups, is_append_only=False)
+    result = SparkRelation(apply_function(rows, function), columns.groups, columns.groups, is_append_only=False)
     selected = [quoted(name) for name in columns.groups]
     selected += [result.expression(sql).alias(name) for name, sql in builder.results]
-    return Relation(
+    return SparkRelation(
         result.select(selected).frame,
         (*columns.groups, *(name for name, _ in builder.results)),
         columns.groups,

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
 from penstock.engine.views.compile.spark_relation import (
-    Relation,
+    SparkRelation,
     apply_function,
     arrow_schema,
     comparable,
@@ -45,14 +45,14 @@ _OUTER_SIDES = {
 
 
 def compile_join(
-    join: Join, left: Relation, right: Relation, context: PlanContext, next_operator: Callable[[], int]
-) -> Relation:
+    join: Join, left: SparkRelation, right: SparkRelation, context: PlanContext, next_operator: Callable[[], int]
+) -> SparkRelation:
     taken = {name: context.names.next() for name in right.key if name in left.names and name not in right.columns}
     right = right.rename_hidden(taken)
     keys = JoinKeys.of(left, right, join.left_keys, join.right_keys)
     if join.kind in _ONE_SIDED and join.condition is None:
         return _compile_semi_join(left, right, join.kind, keys, context, next_operator())
-    pairs = Relation(
+    pairs = SparkRelation(
         left.frame,  # replaced below
         (*left.columns, *right.columns),
         (*left.key, *right.key),
@@ -74,8 +74,8 @@ def compile_join(
 
 def _compile_conditional_join(
     join: Join,
-    left: Relation,
-    right: Relation,
+    left: SparkRelation,
+    right: SparkRelation,
     keys: JoinKeys,
     context: PlanContext,
     next_operator: Callable[[], int],
@@ -93,7 +93,7 @@ def _compile_conditional_join(
 
 
 def _compile_rows_in_pairs(
-    frame: DataFrame, relation: Relation, side: int, kind: JoinKind, context: PlanContext, operator: int
+    frame: DataFrame, relation: SparkRelation, side: int, kind: JoinKind, context: PlanContext, operator: int
 ) -> DataFrame:
     """Keep the pairs, and of the rows of one side those that are in no pair.
 
@@ -132,7 +132,9 @@ class JoinKeys:
     right: Sequence[Column]
 
     @classmethod
-    def of(cls, left: Relation, right: Relation, left_keys: Sequence[str], right_keys: Sequence[str]) -> JoinKeys:
+    def of(
+        cls, left: SparkRelation, right: SparkRelation, left_keys: Sequence[str], right_keys: Sequence[str]
+    ) -> JoinKeys:
         ours = [left.expression(sql) for sql in left_keys]
         theirs = [right.expression(sql) for sql in right_keys]
         types = [(left.type_of(a), right.type_of(b)) for a, b in zip(ours, theirs, strict=True)]
@@ -148,16 +150,16 @@ class JoinKeys:
         )
 
 
-def _with_mark(frame: DataFrame, pairs: Relation, context: PlanContext) -> Relation:
+def _with_mark(frame: DataFrame, pairs: SparkRelation, context: PlanContext) -> SparkRelation:
     """The result of an outer join. The mark tells a row without a match from a pair with a row whose key is null."""
     mark = context.names.next()
     frame = frame.select(*map(quoted, pairs.names), quoted(UNMATCHED).alias(mark), quoted(WEIGHT))
-    return Relation(frame, pairs.columns, (mark, *pairs.key), is_append_only=False)
+    return SparkRelation(frame, pairs.columns, (mark, *pairs.key), is_append_only=False)
 
 
 def _compile_equi_join(
-    left: Relation,
-    right: Relation,
+    left: SparkRelation,
+    right: SparkRelation,
     kind: JoinKind,
     keys: JoinKeys,
     passed: tuple[int, ...],
@@ -188,8 +190,8 @@ def _compile_equi_join(
 
 
 def _compile_semi_join(
-    left: Relation, right: Relation, kind: JoinKind, keys: JoinKeys, context: PlanContext, operator: int
-) -> Relation:
+    left: SparkRelation, right: SparkRelation, kind: JoinKind, keys: JoinKeys, context: PlanContext, operator: int
+) -> SparkRelation:
     key_names = tuple(f"__jk{number}" for number in range(len(keys.left)))
     side = _side(left, 0, key_names, context)
     expires = left.is_append_only or right.is_append_only
@@ -207,10 +209,10 @@ def _compile_semi_join(
     function = SemiJoinOperator(output, state, kind is JoinKind.ANTI, key_names, side, other_expires=other_expires)
     frame = apply_function(rows, function)
     columns = [quoted(prefixed).alias(name) for prefixed, name in zip(side.columns, left.names, strict=True)]
-    return Relation(frame.select(*columns, quoted(WEIGHT)), left.columns, left.key, is_append_only=False)
+    return SparkRelation(frame.select(*columns, quoted(WEIGHT)), left.columns, left.key, is_append_only=False)
 
 
-def _side(relation: Relation, number: int, join_keys: tuple[str, ...], context: PlanContext) -> JoinSide:
+def _side(relation: SparkRelation, number: int, join_keys: tuple[str, ...], context: PlanContext) -> JoinSide:
     names = {name: _prefixed(number, name) for name in relation.names}
     key = tuple(names[name] for name in relation.key)
     expires = relation.is_append_only and context.has_ttl
@@ -218,7 +220,7 @@ def _side(relation: Relation, number: int, join_keys: tuple[str, ...], context: 
 
 
 def _join_input(
-    relation: Relation,
+    relation: SparkRelation,
     side: int,
     keys: Sequence[str],
     values: Sequence[Column],

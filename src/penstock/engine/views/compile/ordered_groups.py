@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from penstock.engine.views.compile.spark_relation import (
-    Relation,
+    SparkRelation,
     apply_function,
     arrow_schema,
     hash_of,
@@ -34,7 +34,7 @@ _PEER_FUNCTIONS = ("rank(", "dense_rank(", "percent_rank(", "cume_dist(")
 _ROW_FUNCTIONS = ("row_number(", "lag(", "lead(", "ntile(", "first_value(", "first(")
 
 
-def compile_top_n(top_n: TopN, relation: Relation, context: PlanContext, operator: int) -> Relation:
+def compile_top_n(top_n: TopN, relation: SparkRelation, context: PlanContext, operator: int) -> SparkRelation:
     rows, groups = _group_rows(relation, top_n.partition_by)
     order: list[SortColumn] = []
     for number, sort_key in enumerate(top_n.order_by):
@@ -64,12 +64,12 @@ def compile_top_n(top_n: TopN, relation: Relation, context: PlanContext, operato
     # A group has one first row, so a new first row is an update.
     has_group_key = top_n.limit == 1 and bool(groups) and set(groups) <= set(relation.names)
     key = groups if has_group_key else relation.key
-    return Relation(apply_function(rows, function), columns, key, is_append_only=False)
+    return SparkRelation(apply_function(rows, function), columns, key, is_append_only=False)
 
 
 def compile_window_functions(
-    windows: WindowFunctions, relation: Relation, context: PlanContext, operator: int
-) -> Relation:
+    windows: WindowFunctions, relation: SparkRelation, context: PlanContext, operator: int
+) -> SparkRelation:
     rows, groups = _group_rows(relation, windows.partition_by)
     rows = context.exchange(rows, expires=relation.is_append_only)
     fields = nullable_fields(arrow_schema(rows), dict.fromkeys((*groups, *relation.names)))
@@ -92,10 +92,10 @@ def compile_window_functions(
     names = (*relation.names, *(each.name for each in windows.functions))
     output = pa.schema([*nullable_fields(arrow_schema(frame), names), pa.field(WEIGHT, pa.int8())])
     frame = apply_function(frame, CancelEqualRows(output, relation.key))
-    return Relation(frame, columns, relation.key, is_append_only=False)
+    return SparkRelation(frame, columns, relation.key, is_append_only=False)
 
 
-def _group_rows(relation: Relation, partition_by: Sequence[str]) -> tuple[DataFrame, tuple[str, ...]]:
+def _group_rows(relation: SparkRelation, partition_by: Sequence[str]) -> tuple[DataFrame, tuple[str, ...]]:
     """The input of an operator over groups, and the columns of the group."""
     names, computed = [], []
     values = [relation.key_expression(sql, "PARTITION BY") for sql in partition_by]
@@ -109,7 +109,7 @@ def _group_rows(relation: Relation, partition_by: Sequence[str]) -> tuple[DataFr
     return relation.select([*hashes, *computed, *map(quoted, relation.names)]).frame, tuple(names)
 
 
-def _column_name(sql: str, relation: Relation) -> str | None:
+def _column_name(sql: str, relation: SparkRelation) -> str | None:
     """The name of the column that an expression consists of; None for other expressions, and for doubles.
 
     The value of a double may be -0.0 where the comparison needs 0.0.

@@ -8,7 +8,7 @@ from functools import reduce
 from pyspark.sql import functions as F
 
 from penstock.engine.views.compile.joins import JoinKeys
-from penstock.engine.views.compile.spark_relation import Relation, quoted
+from penstock.engine.views.compile.spark_relation import SparkRelation, quoted
 from penstock.engine.views.state.operator_state import WEIGHT
 from penstock.stream.views.view_plan import Join, JoinKind, is_reference
 
@@ -21,7 +21,7 @@ _SPARK_KINDS = {
 }
 
 
-def compile_lookup(join: Join, left: Relation, right: Relation) -> Relation:
+def compile_lookup(join: Join, left: SparkRelation, right: SparkRelation) -> SparkRelation:
     """The rows of one side, with the matching rows of the reference table on the other side."""
     rows, table = (left, right) if is_reference(join.right) else (right, left)
     keys = JoinKeys.of(left, right, join.left_keys, join.right_keys)

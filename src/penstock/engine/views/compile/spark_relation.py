@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Relation:
+class SparkRelation:
     """The changes of an operator's rows. The frame has the columns, those of the key, and WEIGHT."""
 
     frame: DataFrame
@@ -51,11 +51,11 @@ class Relation:
         """An expression whose values are compared, such as a group or a join key."""
         return comparable(self.frame, self.expression(sql), f"{purpose} {sql}")
 
-    def select(self, expressions: Iterable[Column]) -> Relation:
+    def select(self, expressions: Iterable[Column]) -> SparkRelation:
         """The relation with another frame that has the weights too."""
         return replace(self, frame=self.frame.select(*expressions, quoted(WEIGHT)))
 
-    def rename_hidden(self, names: dict[str, str]) -> Relation:
+    def rename_hidden(self, names: dict[str, str]) -> SparkRelation:
         """Give hidden columns of the key other names."""
         columns = [quoted(name).alias(names.get(name, name)) for name in self.names]
         return replace(self.select(columns), key=tuple(names.get(name, name) for name in self.key))

@@ -18,7 +18,7 @@ from penstock.engine.views.compile.ordered_groups import compile_top_n, compile_
 from penstock.engine.views.compile.reference_joins import compile_lookup
 from penstock.engine.views.compile.spark_relation import (
     HiddenNames,
-    Relation,
+    SparkRelation,
     apply_function,
     arrow_schema,
     exchange,
@@ -105,13 +105,13 @@ class ViewCompiler:
         self._frames = dict(frames)
         #: The key columns of each view.
         self._view_keys = view_keys or {}
-        self._compiled: dict[Operator, Relation] = {}
+        self._compiled: dict[Operator, SparkRelation] = {}
         #: The operators whose result is used more than once.
         self._shared: set[Operator] = set()
         #: The operators with state by number. A join with a condition has several numbers.
         self.stateful: dict[int, Operator] = {}
 
-    def compile(self, operator: Operator) -> Relation:
+    def compile(self, operator: Operator) -> SparkRelation:
         """The changes of the plan's last operator."""
         uses = Counter(source for each in dict.fromkeys(walk(operator)) for source in inputs_of(each))
         self._shared = {each for each, count in uses.items() if count > 1}
@@ -121,7 +121,7 @@ class ViewCompiler:
                 self._frames[queue] = self._share(self._frames[queue], ("__partition", "__offset"))
         return self._compile_once(operator)
 
-    def _compile_once(self, operator: Operator) -> Relation:
+    def _compile_once(self, operator: Operator) -> SparkRelation:
         if operator not in self._compiled:
             relation = self._compile(operator)
             if operator in self._shared and not isinstance(operator, QueueSource):
@@ -136,7 +136,7 @@ class ViewCompiler:
         """
         return frame if self._context.is_single else exchange_once(frame, self._context.tasks, key)
 
-    def _compile(self, operator: Operator) -> Relation:
+    def _compile(self, operator: Operator) -> SparkRelation:
         match operator:
             case QueueSource():
                 return self._compile_queue(operator)
@@ -179,7 +179,7 @@ class ViewCompiler:
         self.stateful[number] = operator
         return number
 
-    def _compile_queue(self, source: QueueSource) -> Relation:
+    def _compile_queue(self, source: QueueSource) -> SparkRelation:
         key = (self._context.names.next(), self._context.names.next())
         columns = [
             (_SYSTEM_COLUMNS[column.field]() if column.field in _SYSTEM_COLUMNS else quoted(column.field)).alias(
@@ -190,9 +190,9 @@ class ViewCompiler:
         positions = [F.col("__partition").alias(key[0]), F.col("__offset").alias(key[1])]
         weight = F.lit(1).cast("tinyint").alias(WEIGHT)
         frame = self._frames[source.queue].select(*columns, *positions, weight)
-        return Relation(frame, tuple(column.name for column in source.columns), key, is_append_only=True)
+        return SparkRelation(frame, tuple(column.name for column in source.columns), key, is_append_only=True)
 
-    def _compile_view(self, source: ViewSource) -> Relation:
+    def _compile_view(self, source: ViewSource) -> SparkRelation:
         """The net changes of a view: its rows may have changed several times since the last cycle."""
         names = {column.field: column.name for column in reversed(source.columns)}
         hidden = {key: self._context.names.next() for key in self._view_keys[source.view] if key not in names}
@@ -200,21 +200,21 @@ class ViewCompiler:
         columns = [quoted(column.field).alias(column.name) for column in source.columns]
         columns += [quoted(field).alias(name) for field, name in hidden.items()]
         changes = self._frames[source.view].select(*columns, quoted(SEQUENCE), quoted(WEIGHT).cast("tinyint"))
-        relation = Relation(changes, tuple(column.name for column in source.columns), key, is_append_only=False)
+        relation = SparkRelation(changes, tuple(column.name for column in source.columns), key, is_append_only=False)
         rows = changes.withColumn(HASH, hash_of([quoted(name) for name in key]))
         rows = self._context.exchange(rows)
         output = pa.schema([*nullable_fields(arrow_schema(rows), relation.names), pa.field(WEIGHT, pa.int8())])
         return replace(relation, frame=apply_function(rows, NetChanges(output, key)))
 
-    def _compile_reference(self, source: ReferenceSource) -> Relation:
+    def _compile_reference(self, source: ReferenceSource) -> SparkRelation:
         """The rows of a reference table, numbered: several rows may match one event."""
         number = self._context.names.next()
         columns = [quoted(column.field).alias(column.name) for column in source.columns]
         added = [F.monotonically_increasing_id().alias(number), F.lit(1).cast("tinyint").alias(WEIGHT)]
         frame = self._frames[source.table].select(*columns, *added)
-        return Relation(frame, tuple(column.name for column in source.columns), (number,), is_append_only=True)
+        return SparkRelation(frame, tuple(column.name for column in source.columns), (number,), is_append_only=True)
 
-    def _compile_project(self, project: Project) -> Relation:
+    def _compile_project(self, project: Project) -> SparkRelation:
         relation = self._compile_once(project.input)
         names = tuple(column.name for column in project.columns)
         kept = {column.sql: column.name for column in reversed(project.columns)}
@@ -229,7 +229,7 @@ class ViewCompiler:
                 key.append(hidden_name)
         return replace(relation.select([*columns, *hidden]), columns=names, key=tuple(key))
 
-    def _compile_explode(self, explode: Explode) -> Relation:
+    def _compile_explode(self, explode: Explode) -> SparkRelation:
         """An element is identified by its row and its position in the array."""
         relation = self._compile_once(explode.input)
         position = self._context.names.next()
@@ -237,7 +237,7 @@ class ViewCompiler:
         exploded = relation.select([*map(quoted, relation.names), elements])
         return replace(exploded, columns=(*relation.columns, explode.name), key=(*relation.key, position))
 
-    def _compile_union(self, union: UnionAll) -> Relation:
+    def _compile_union(self, union: UnionAll) -> SparkRelation:
         """The key is the number of the input and the keys of the inputs.
 
         Keys of the same type share a column. Those that an input does not have are null.
@@ -274,4 +274,4 @@ class ViewCompiler:
         for other in frames[1:]:
             frame = frame.union(other)
         is_append_only = all(relation.is_append_only for relation in relations)
-        return Relation(frame, relations[0].columns, (branch, *names.values()), is_append_only)
+        return SparkRelation(frame, relations[0].columns, (branch, *names.values()), is_append_only)

@@ -30,7 +30,16 @@ from penstock.engine.worker.spark_task import send_stage_report
 from penstock.engine.worker.udf.batch import UdfBatch, UdfItem
 from penstock.engine.worker.udf.steps import run_udf_steps
 from penstock.stream.expression import is_python, takes_context
-from penstock.stream.steps import EnrichCall, Filter, FlatMap, Foreach, Map, Step, makes_columns, runs_in_python
+from penstock.stream.steps import (
+    EnrichCall,
+    FilterStep,
+    FlatMapStep,
+    ForeachStep,
+    MapStep,
+    Step,
+    makes_columns,
+    runs_in_python,
+)
 
 
 @dataclass(frozen=True)
@@ -164,9 +173,9 @@ def group_udf_stages(steps: Sequence[Step], outputs_event: bool) -> tuple[Step |
 def uses_metadata(step: Step) -> bool:
     """True if the step's function takes a context."""
     match step:
-        case Map(expression=function) | FlatMap(expression=function) | Filter(condition=function):
+        case MapStep(expression=function) | FlatMapStep(expression=function) | FilterStep(condition=function):
             pass
-        case Foreach(function=function) | EnrichCall(function=function):
+        case ForeachStep(function=function) | EnrichCall(function=function):
             pass
         case _:
             return False

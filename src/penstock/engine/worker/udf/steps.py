@@ -10,7 +10,7 @@ from penstock.engine.worker.udf.batch import UdfBatch, UdfItem, copy_value
 from penstock.engine.worker.udf.call_timeout import UdfWatchdog
 from penstock.engine.worker.udf.concurrent_calls import enrich_items
 from penstock.stream.expression import takes_context
-from penstock.stream.steps import EnrichCall, Filter, FlatMap, Foreach, Map, Retries, Step
+from penstock.stream.steps import EnrichCall, FilterStep, FlatMapStep, ForeachStep, MapStep, Retries, Step
 
 
 def run_udf_steps(steps: Sequence[Step], batch: UdfBatch) -> None:
@@ -21,15 +21,15 @@ def run_udf_steps(steps: Sequence[Step], batch: UdfBatch) -> None:
         if step is not steps[0]:
             batch.reload_event = None
         match step:
-            case Map():
+            case MapStep():
                 _call_for_each(step.name, step.expression, step.retries, batch, _map_values)
-            case FlatMap():
+            case FlatMapStep():
                 _call_for_each(step.name, step.expression, step.retries, batch, _flat_map_values)
-            case Filter():
+            case FilterStep():
                 before = len(batch.items) + len(batch.failures)
                 _call_for_each(step.name, step.condition, step.retries, batch, _filter_values)
                 batch.dropped[step.name] += before - len(batch.items) - len(batch.failures)
-            case Foreach():
+            case ForeachStep():
                 _call_for_each(step.name, step.function, step.retries, batch, lambda value, result: [value])
             case EnrichCall():
                 enrich_items(step, batch)

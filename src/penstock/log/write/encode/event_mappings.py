@@ -28,7 +28,7 @@ _FIELD_SET = frozenset(EVENT_FIELDS)
 _SIMPLE_FIELDS = frozenset(("data", "key", "id"))
 
 
-class EventFields(NamedTuple):
+class EventFieldColumns(NamedTuple):
     """The fields of events beside the data, column by column. A field that no event has is None."""
 
     keys: list[Any] | None = None
@@ -56,7 +56,7 @@ def encode_events(
 def build_pieces(
     partitioner: Partitioner,
     data: list[Any],
-    fields: EventFields,
+    fields: EventFieldColumns,
     encode: Callable[[list[Any], Sequence[Picker]], list[bytes]],
     *,
     key: str | None,
@@ -116,7 +116,7 @@ def _encode_simple(partitioner: Partitioner, item: Any, key: str | None, max_byt
     return Piece(partitioner.queue, partition, (0,), columns)
 
 
-def _to_columns(items: Sequence[Any]) -> tuple[list[Any], EventFields]:
+def _to_columns(items: Sequence[Any]) -> tuple[list[Any], EventFieldColumns]:
     uniform = _uniform_columns(items)
     if uniform is not None:
         return uniform
@@ -136,10 +136,10 @@ def _to_columns(items: Sequence[Any]) -> tuple[list[Any], EventFields]:
     if sum(map(len, items)) != field_count:
         for i, item in enumerate(items):
             check_shape(item, i)
-    return data, EventFields(*columns)
+    return data, EventFieldColumns(*columns)
 
 
-def _uniform_columns(items: Sequence[Any]) -> tuple[list[Any], EventFields] | None:
+def _uniform_columns(items: Sequence[Any]) -> tuple[list[Any], EventFieldColumns] | None:
     """Return the columns of events that all have the fields of the first: the common case, without a Python loop."""
     first = items[0]
     if type(first) is not dict or "data" not in first or not first.keys() <= _FIELD_SET:
@@ -153,7 +153,7 @@ def _uniform_columns(items: Sequence[Any]) -> tuple[list[Any], EventFields] | No
     data = columns.pop("data")
     if any(None in column for column in columns.values()):
         return None
-    return data, EventFields(*(columns.get(name) for name in EVENT_FIELDS[1:]))
+    return data, EventFieldColumns(*(columns.get(name) for name in EVENT_FIELDS[1:]))
 
 
 def _group_by_partition(

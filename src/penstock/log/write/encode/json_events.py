@@ -11,7 +11,7 @@ import msgspec
 from penstock.core import json
 from penstock.core.errors import InvalidEvent, InvalidRequest
 from penstock.log.partitioner import Partitioner
-from penstock.log.write.encode.event_mappings import EventFields, Picker, build_pieces
+from penstock.log.write.encode.event_mappings import EventFieldColumns, Picker, build_pieces
 from penstock.log.write.encode.piece import Piece
 
 _MAX_CACHED_DECODERS = 256
@@ -70,7 +70,7 @@ def encode_json_events(
         lines = json.check_lines(events.data)
     except json.JSONProblem as problem:
         raise InvalidEvent(str(problem), index=problem.index, field="data") from None
-    fields = EventFields(events.keys, events.ids, events.times, events.headers)
+    fields = EventFieldColumns(events.keys, events.ids, events.times, events.headers)
     return build_pieces(partitioner, lines, fields, _join_lines, key=key, max_bytes=max_bytes) if lines else []
 
 
@@ -117,17 +117,17 @@ _members = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _field_decoders: dict[tuple[str, ...], msgspec.json.Decoder[Any] | None] = {}
 
 
-def _extract_fields(lines: Sequence[bytes], *fields: str | None) -> EventFields:
+def _extract_fields(lines: Sequence[bytes], *fields: str | None) -> EventFieldColumns:
     """Return the values of the top-level fields that hold key, id and time, without decoding the rest."""
     names = tuple(dict.fromkeys(name for name in fields if name is not None))
     if not names:
-        return EventFields()
+        return EventFieldColumns()
     values = _decode_fields(lines, names) or _decode_fields_slowly(lines, names)
     keys, ids, times = (None if name is None else values[name] for name in fields)
     if keys is not None:
         # Integers are common keys. Other types are refused by the partitioner.
         keys = [str(key) if type(key) is int else key for key in keys]
-    return EventFields(keys, ids, times)
+    return EventFieldColumns(keys, ids, times)
 
 
 def _decode_fields(lines: Sequence[bytes], names: tuple[str, ...]) -> dict[str, list[Any]] | None:
