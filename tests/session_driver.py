@@ -16,11 +16,11 @@ import pyarrow as pa
 
 from penstock.engine.compile.windows.session_windows import SESSION_COLUMNS, SessionAssigner
 from penstock.engine.cycle.commit import Committer
-from penstock.engine.cycle.models import CommitTarget, CycleResult
+from penstock.engine.cycle.cycle_result import CommitTarget, CycleResult
 from penstock.engine.cycle.partials import WatermarkScope, empty_partials, split_result
 from penstock.engine.cycle_plan import CyclePlan, SourceGroup
 from penstock.engine.planning.planner import Planner, PlannerConfig
-from penstock.engine.registry import Registry
+from penstock.engine.query_registry import Registry
 from penstock.engine.results.result_tables import ResultTables
 from penstock.engine.worker.event_reader import read_task
 from penstock.engine.worker.preaggregate import GROUP_COLUMNS

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from penstock.engine.query import Query
     from penstock.engine.results.result_reader import QueryRows
     from penstock.engine.stream import Stream
-    from penstock.log.dead_letters.models import DeadLetter, DeadLetterEdit, Redrive
+    from penstock.log.dead_letters.dead_letter import DeadLetter, DeadLetterEdit, Redrive
     from penstock.log.event import Event
     from penstock.log.groups import PartitionPosition
     from penstock.log.queue import Queue
@@ -79,7 +79,7 @@ _MODULES = {
     "penstock.engine.query": ("Query",),
     "penstock.engine.results.result_reader": ("QueryRows",),
     "penstock.engine.stream": ("Stream",),
-    "penstock.log.dead_letters.models": ("DeadLetter", "DeadLetterEdit", "Redrive"),
+    "penstock.log.dead_letters.dead_letter": ("DeadLetter", "DeadLetterEdit", "Redrive"),
     "penstock.log.event": ("Event",),
     "penstock.log.groups": ("PartitionPosition",),
     "penstock.log.queue": ("Queue",),

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from penstock import InvalidOption, InvalidRequest, NotFound, Penstock, SyncPenstock
-from penstock.engine.registry import Registry
+from penstock.engine.query_registry import Registry
 from penstock.engine.results import result_reader
 from penstock.engine.results.result_reader import RowRequest, read_page, read_rows
 from penstock.stream.windows import SlidingWindow

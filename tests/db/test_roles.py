@@ -21,10 +21,10 @@ from penstock.db.pool import Database
 from penstock.db.roles import Roles
 from penstock.engine.compile.windows.aggregate_columns import ResultColumn, StateColumn
 from penstock.engine.joins.join_state import JoinState
-from penstock.engine.registry import Registry
+from penstock.engine.query_registry import Registry
 from penstock.engine.results.result_tables import ResultTables
 from penstock.log.coordination.timers import TimerOperation
-from penstock.log.dead_letters.models import DeadLetterFilter
+from penstock.log.dead_letters.dead_letter import DeadLetterFilter
 from penstock.log.log import Log
 from penstock.log.write.encode.batch import Batch
 from penstock.server.auth.identity import Role

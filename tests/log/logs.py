@@ -15,7 +15,7 @@ from psycopg import AsyncConnection
 from penstock.core.clock import Clock
 from penstock.core.settings import Settings
 from penstock.db.pool import Database
-from penstock.log.dead_letters.models import DeadLetter, DeadLetterFilter
+from penstock.log.dead_letters.dead_letter import DeadLetter, DeadLetterFilter
 from penstock.log.event import Event
 from penstock.log.log import Log
 from penstock.log.read.pop import MIN_POP_BYTES

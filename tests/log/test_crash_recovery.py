@@ -22,7 +22,7 @@ from penstock.core.clock import Clock
 from penstock.core.errors import DatabaseUnavailable
 from penstock.db.embedded import server as embedded
 from penstock.db.embedded.server import EmbeddedPostgres
-from penstock.log.dead_letters.models import DeadLetterFilter
+from penstock.log.dead_letters.dead_letter import DeadLetterFilter
 from penstock.log.log import Log
 from penstock.log.read.ack import EventStatus
 from penstock.log.write.encode.batch import Batch

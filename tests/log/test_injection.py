@@ -10,9 +10,9 @@ from psycopg import sql
 
 from penstock.core.errors import InvalidRequest, NotFound
 from penstock.engine.compile.windows.aggregate_columns import ResultColumn, StateColumn
-from penstock.engine.registry import Registry
+from penstock.engine.query_registry import Registry
 from penstock.engine.results.result_tables import ResultTables
-from penstock.log.dead_letters.models import DeadLetterFilter
+from penstock.log.dead_letters.dead_letter import DeadLetterFilter
 from penstock.log.log import Log
 from penstock.log.write.encode.batch import Batch
 from tests.corpus.hostile import NAMES, UNSTORABLE

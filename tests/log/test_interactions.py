@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.core.clock import Clock
-from penstock.log.dead_letters.models import DeadLetterFilter
+from penstock.log.dead_letters.dead_letter import DeadLetterFilter
 from penstock.log.log import Log
 from penstock.log.write.append import Appender
 from penstock.log.write.encode.batch import Batch

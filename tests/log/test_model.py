@@ -33,7 +33,7 @@ from hypothesis.stateful import (
 
 from penstock.core.clock import Clock
 from penstock.core.errors import TransactionRefused
-from penstock.log.dead_letters.models import DeadLetterFilter
+from penstock.log.dead_letters.dead_letter import DeadLetterFilter
 from penstock.log.event import Event
 from penstock.log.log import Log
 from penstock.log.read.ack import EventStatus

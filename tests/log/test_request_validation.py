@@ -18,7 +18,7 @@ from penstock.core.errors import (
     NotFound,
     PenstockError,
 )
-from penstock.log.dead_letters.models import DeadLetterFilter
+from penstock.log.dead_letters.dead_letter import DeadLetterFilter
 from penstock.log.log import Log
 from penstock.log.read.ack import EventStatus
 from penstock.log.read.pop_request import PopRequest

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from msgspec import Struct
 
     from penstock.engine.client_queries import ClientQuery
-    from penstock.engine.ledger import Activity, CycleRecord
-    from penstock.engine.registry import QueryInfo
+    from penstock.engine.cycle_ledger import Activity, CycleRecord
+    from penstock.engine.query_registry import QueryInfo
     from penstock.engine.views.view_size import ViewStatus
-    from penstock.log.dead_letters.models import DeadLetter, DeadLetterEdit
+    from penstock.log.dead_letters.dead_letter import DeadLetter, DeadLetterEdit
     from penstock.log.event import Event
     from penstock.log.groups import PartitionPosition
     from penstock.log.queue import Queue

@@ -11,7 +11,7 @@ from penstock.core.errors import QueryChanged
 
 if TYPE_CHECKING:
     from penstock.engine.query import Query
-    from penstock.engine.status import StatusReporter
+    from penstock.engine.query_status import StatusReporter
 
 _COUNTERS = (
     "events_in",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from penstock.client.arguments import encode_event
-from penstock.client.session import ClientSession
+from penstock.client.client_session import ClientSession
 from penstock.core.backoff import Backoff, RetryTimer
 from penstock.core.errors import (
     BufferFull,

@@ -17,8 +17,8 @@ from penstock.core.errors import InvalidRequest
 from penstock.log.read.consume_loop import MAX_POP_WAIT_SECONDS, ConsumeLoop
 
 if TYPE_CHECKING:
+    from penstock.client.client_session import ClientSession
     from penstock.client.queue import HandleSettings
-    from penstock.client.session import ClientSession
     from penstock.log.event import Event
     from penstock.log.read.pop_request import PopRequest
 

@@ -8,11 +8,11 @@ from datetime import datetime
 from functools import partial
 from typing import Any, TypeAlias, TypedDict, Unpack
 
-from penstock.client.session import ClientSession
+from penstock.client.client_session import ClientSession
 from penstock.core import json
 from penstock.core.errors import InvalidRequest, NotFound, short_repr
 from penstock.core.option_checks import check_integer
-from penstock.log.dead_letters.models import DeadLetter, DeadLetterEdit, DeadLetterFilter, Edit, Redrive
+from penstock.log.dead_letters.dead_letter import DeadLetter, DeadLetterEdit, DeadLetterFilter, Edit, Redrive
 from penstock.log.dead_letters.redrive import REDRIVE_LIMIT
 
 # Aliases, because the method ``list`` of the class hides the type in its signatures.

@@ -15,11 +15,11 @@ from penstock.client.arguments import (
     read_events,
     read_popped,
 )
+from penstock.client.client_session import ClientSession
 from penstock.client.connect import connect
 from penstock.client.coordination import KvHandle, LockHandle, TimerHandle, kv_handle, timer_handle
 from penstock.client.gates import GateHandle
 from penstock.client.queue import QueueHandle
-from penstock.client.session import ClientSession
 from penstock.client.transaction import Transaction
 from penstock.core.clock import Clock
 from penstock.core.errors import InvalidOption, InvalidRequest, short_repr

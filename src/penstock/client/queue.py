@@ -10,9 +10,9 @@ from typing import Any, Literal
 
 from penstock.client.arguments import EventsToPush, read_events, read_ndjson, read_options
 from penstock.client.buffer import Buffer, BufferSettings
+from penstock.client.client_session import ClientSession
 from penstock.client.consumer import ConsumeResult, Handler, HandlerConsumer, StopEvent
 from penstock.client.dead_letters import DeadLetterHandle
-from penstock.client.session import ClientSession
 from penstock.core.errors import InvalidOption, InvalidRequest, NotFound
 from penstock.core.names import check_key, check_name
 from penstock.core.option_checks import check_flag, check_integer, check_number

@@ -15,8 +15,8 @@ from penstock.client.arguments import (
     read_ndjson,
     read_popped,
 )
+from penstock.client.client_session import ClientSession
 from penstock.client.coordination import LockHandle, put_operation, schedule_operation, to_change
-from penstock.client.session import ClientSession
 from penstock.core.errors import InvalidRequest
 from penstock.core.names import check_key, check_name
 from penstock.db.user_connection import UserConnection

@@ -79,14 +79,14 @@ class PenstockFormat(DataSource):
         return QueueStreamWriter(self._target(schema, overwrite, streaming=True))
 
     def _result(self) -> ResultView:
-        from penstock.connector.database import find_database
+        from penstock.connector.database_url import find_database
         from penstock.connector.options import parse_result_options
         from penstock.connector.read.result_table import ResultView
 
         return ResultView(find_database(self.options), parse_result_options(self.options))
 
     def _task_reader(self, options: ReadOptions, schema: StructType) -> TaskReader:
-        from penstock.connector.database import find_database
+        from penstock.connector.database_url import find_database
         from penstock.connector.read.columns import output_columns
         from penstock.connector.read.task_reader import TaskReader
 
@@ -94,7 +94,7 @@ class PenstockFormat(DataSource):
         return TaskReader(find_database(self.options), output, options.mode, options.keys, options.fail_on_loss)
 
     def _target(self, schema: StructType, overwrite: bool, *, streaming: bool) -> WriteTarget:
-        from penstock.connector.database import find_database
+        from penstock.connector.database_url import find_database
         from penstock.connector.options import parse_write_options
         from penstock.connector.write.column_mapping import EventRows
         from penstock.connector.write.staged_writer import WriteTarget

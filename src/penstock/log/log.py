@@ -20,11 +20,10 @@ from penstock.log.catalog import CACHE_SECONDS, Catalog
 from penstock.log.coordination.due_timers import DueTimers
 from penstock.log.coordination.kv import KeyValueStore, KvOperation, KvResult, check_operations
 from penstock.log.coordination.locks import LockHolder, Locks, Permit
-from penstock.log.coordination.step import CoordinationStep
 from penstock.log.coordination.timers import TOPIC, TimerOperation, TimerResult, Timers
+from penstock.log.coordination.transaction_step import CoordinationStep
 from penstock.log.database_errors import translate_errors
-from penstock.log.dead_letters.dead_letter_store import DeadLetterPage, DeadLetters
-from penstock.log.dead_letters.models import (
+from penstock.log.dead_letters.dead_letter import (
     DeadLetter,
     DeadLetterEdit,
     DeadLetterFilter,
@@ -32,6 +31,7 @@ from penstock.log.dead_letters.models import (
     Edit,
     Redrive,
 )
+from penstock.log.dead_letters.dead_letter_store import DeadLetterPage, DeadLetters
 from penstock.log.dead_letters.redrive import REDRIVE_LIMIT, Redriver
 from penstock.log.event import Event
 from penstock.log.groups import ConsumerGroups, PartitionPosition

@@ -16,7 +16,7 @@ from msgspec import Meta, Raw, Struct, field
 from penstock.core.errors import InvalidRequest
 from penstock.log.coordination.kv import KvOperation, KvResult
 from penstock.log.coordination.timers import TimerOperation
-from penstock.log.dead_letters.models import DeadLetter, DeadLetterEdit, DeadLetterFilter
+from penstock.log.dead_letters.dead_letter import DeadLetter, DeadLetterEdit, DeadLetterFilter
 from penstock.log.groups import PartitionPosition
 from penstock.log.queue import Queue
 from penstock.log.queue_info import GroupInfo, QueueSize

@@ -15,7 +15,7 @@ from penstock.server.http.producer_rate_limit import ProducerRateLimiter
 from penstock.server.http.search_limits import SearchLimiter
 from penstock.server.live.broadcaster_registry import BroadcasterRegistry
 from penstock.server.metrics.counters import ServerMetrics
-from penstock.server.metrics.database import DatabaseMetrics
+from penstock.server.metrics.database_metrics import DatabaseMetrics
 from penstock.server.settings import ServerSettings
 
 _ComponentT = TypeVar("_ComponentT")

@@ -13,7 +13,7 @@ from penstock.sinks.files.parquet import Parquet
 from penstock.sinks.forward import Forward
 from penstock.sinks.function import Call
 from penstock.sinks.http.webhook import Webhook
-from penstock.sinks.options import Counters, SinkOptions
+from penstock.sinks.sink_options import Counters, SinkOptions
 from penstock.sinks.table import Table
 from penstock.stream.sink_binding import set_sink_runner
 

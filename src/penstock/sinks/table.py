@@ -22,7 +22,7 @@ from penstock.db.retry import is_transient
 from penstock.db.statements import Statements, quote_identifier
 from penstock.db.table_names import find_table
 from penstock.sinks.base import Guarantee, TransactionalSink
-from penstock.sinks.options import read_mapping, read_texts
+from penstock.sinks.sink_options import read_mapping, read_texts
 from penstock.sinks.table_changes import read_change
 
 if TYPE_CHECKING:

@@ -24,9 +24,9 @@ from penstock.cli import main as command_line
 from penstock.core.settings import Settings
 from penstock.engine.cycle.commit import Committer
 from penstock.engine.foreground import run_until_stopped
-from penstock.engine.options import RunOptions
 from penstock.engine.query import Query
-from penstock.engine.worker import reports
+from penstock.engine.run_options import RunOptions
+from penstock.engine.worker import task_reports
 from penstock.engine.worker.event_reader import EventReader
 from penstock.engine.worker.spark_task import current_task, load_plan, worker_connection
 from tests.engine.crash import orders, pairs
@@ -106,10 +106,10 @@ def _say_something_else(conninfo: str) -> None:
     conn = worker_connection(conninfo)
     newest = "SELECT ctid::text, report FROM penstock.reports ORDER BY fence DESC, cycle DESC LIMIT 1"
     for row, said in conn.execute(newest, binary=True).fetchall():
-        report = reports.decode(said)
+        report = task_reports.decode(said)
         first = report.partitions[0]
         report.partitions[0] = structs.replace(first, offsets_read=first.offsets_read - 1, events=first.events - 1)
-        conn.execute("UPDATE penstock.reports SET report = %s WHERE ctid = %s::tid", (reports.encode(report), row))
+        conn.execute("UPDATE penstock.reports SET report = %s WHERE ctid = %s::tid", (task_reports.encode(report), row))
 
 
 def prepare(fault: list[Any]) -> None:

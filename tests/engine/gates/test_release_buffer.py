@@ -7,7 +7,7 @@ import pyarrow as pa
 from penstock.engine.cycle_plan import CyclePlan, PartitionRange, SegmentRange
 from penstock.engine.gates.release_buffer import BufferedPartition, ReleaseBuffer
 from penstock.engine.results.output_rows import OutputEvent
-from penstock.engine.worker.reports import EventFailure
+from penstock.engine.worker.task_reports import EventFailure
 from penstock.stream.gates import Cost
 
 

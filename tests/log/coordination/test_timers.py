@@ -12,7 +12,7 @@ from penstock.core import json
 from penstock.core.clock import Clock
 from penstock.core.errors import IdempotencyConflict, InvalidEvent, InvalidRequest, NotFound, PenstockError
 from penstock.log.coordination.timers import TimerOperation
-from penstock.log.dead_letters.models import DeadLetterFilter
+from penstock.log.dead_letters.dead_letter import DeadLetterFilter
 from penstock.log.log import Log
 from penstock.log.read.pop_request import PopRequest
 from tests.corpus.hostile import NAMES

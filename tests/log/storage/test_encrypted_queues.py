@@ -12,7 +12,7 @@ from msgspec import Raw
 from penstock.core.encryption import FILE_VARIABLE, KEYS_VARIABLE
 from penstock.core.errors import ConfigurationError, CorruptChunk, InvalidOption
 from penstock.log.coordination.timers import TimerOperation
-from penstock.log.dead_letters.models import DeadLetterFilter
+from penstock.log.dead_letters.dead_letter import DeadLetterFilter
 from penstock.log.log import Log
 from penstock.log.read.pop_request import PopRequest
 from penstock.log.storage import chunk

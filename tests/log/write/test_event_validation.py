@@ -18,7 +18,7 @@ from penstock.core.errors import (
     InvalidEvent,
     InvalidRequest,
 )
-from penstock.log.dead_letters.models import DeadLetterFilter
+from penstock.log.dead_letters.dead_letter import DeadLetterFilter
 from penstock.log.log import Log
 from penstock.log.write.encode.batch import Batch
 from tests.log.logs import QUEUE, data, drain, opened, pop, push

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 import httpx
 import pytest
 
-from penstock.engine.commands import read_commands
-from penstock.engine.registry import Registry
+from penstock.engine.query_commands import read_commands
+from penstock.engine.query_registry import Registry
 from penstock.log.log import Log
 from penstock.log.write.encode.batch import Batch
 from tests.cycle_driver import CycleDriver

@@ -15,7 +15,7 @@ import pytest
 
 from penstock.core.errors import InvalidOption
 from penstock.engine.gates.event_costs import COST_HEADER
-from penstock.log.dead_letters.models import DeadLetterFilter
+from penstock.log.dead_letters.dead_letter import DeadLetterFilter
 from penstock.log.log import Log
 from penstock.log.write.encode.batch import Batch
 from penstock.sinks import Backoff, File, Sinks, Webhook

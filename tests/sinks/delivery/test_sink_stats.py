@@ -8,8 +8,8 @@ from typing import Any
 from penstock.core.errors import SinkRejected
 from penstock.log.event import Event
 from penstock.log.log import Log
-from penstock.server.metrics import database as database_metrics
-from penstock.server.metrics.database import DatabaseMetrics
+from penstock.server.metrics import database_metrics
+from penstock.server.metrics.database_metrics import DatabaseMetrics
 from penstock.sinks import Backoff, Sinks
 from tests.log.logs import push
 from tests.sinks.memory_sink import MemorySink

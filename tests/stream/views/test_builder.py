@@ -12,7 +12,7 @@ from penstock.core.errors import InvalidRequest, InvalidSql
 from penstock.stream.definition import Definition
 from penstock.stream.fingerprint import describe
 from penstock.stream.gates import token_bucket_gate
-from penstock.stream.statements.parser import parse_application
+from penstock.stream.statements.statement_parser import parse_application
 
 ORDERS = Definition.from_("orders", schema={"id": "bigint", "customer": "string", "amount": "decimal(18, 2)"})
 VIEW = "CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n FROM orders GROUP BY customer"

@@ -289,7 +289,7 @@ def _export_database(session: CommandSession) -> None:
 
 def _start_spark(session: CommandSession, master: str | None, conf: Mapping[str, str]) -> None:
     """Start Spark before the file runs, so that queries that it starts itself use these settings."""
-    from penstock.engine.spark.session import spark_session
+    from penstock.engine.spark.spark_session import spark_session
 
     with session.out.spinner("Starting Spark"):
         spark_session(master=master, conf=conf)

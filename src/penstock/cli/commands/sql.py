@@ -70,7 +70,7 @@ def sql(
     Missing queues are created first. All queries run in one Spark application. Each continues from its last commit.
     """
     from penstock.stream.definition import Definition
-    from penstock.stream.statements.parser import parse_application
+    from penstock.stream.statements.statement_parser import parse_application
 
     if any(character.isspace() for character in str(file)) and not file.exists():
         raise typer.BadParameter(
@@ -134,7 +134,7 @@ def _preview(
     from warnings import catch_warnings
 
     from penstock.core import json
-    from penstock.engine.spark.session import spark_session
+    from penstock.engine.spark.spark_session import spark_session
 
     settings = session.settings()
     with session.out.spinner("Starting Spark"):

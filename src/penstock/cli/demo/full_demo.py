@@ -33,7 +33,7 @@ from penstock.core.formatting import counted, number
 from penstock.core.settings import Settings, child_environment
 from penstock.db.pool import Connection, Database
 from penstock.engine.alerts.rule_store import RuleStore
-from penstock.engine.registry import Registry
+from penstock.engine.query_registry import Registry
 from penstock.log.log import Log
 from penstock.log.write.encode.batch import Batch
 from penstock.stream.rules import above, change, rule

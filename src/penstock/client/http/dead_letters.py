@@ -11,7 +11,7 @@ from msgspec import Raw
 from penstock.client.dead_letters import DeadLetterMapping, call_mapping, edit_function
 from penstock.client.http.retrying_http import RetryingHttpClient
 from penstock.core.errors import InvalidRequest
-from penstock.log.dead_letters.models import DeadLetter, DeadLetterEdit, DeadLetterFilter, Redrive
+from penstock.log.dead_letters.dead_letter import DeadLetter, DeadLetterEdit, DeadLetterFilter, Redrive
 from penstock.log.queue_options import MAX_COUNT
 from penstock.protocol import messages
 

@@ -18,7 +18,7 @@ from penstock.client.http.retrying_http import RetryingHttpClient, quote_segment
 from penstock.core.errors import AccessDenied, InvalidRequest, NotFound, PenstockError
 from penstock.core.names import check_name, check_text
 from penstock.db.user_connection import UserConnection
-from penstock.engine.gates.admin import GateChange, GateInfo
+from penstock.engine.gates.gate_admin import GateChange, GateInfo
 from penstock.engine.results.result_reader import PAGE_ROWS, RowPage, RowRequest
 from penstock.log.coordination.kv import KvOperation
 from penstock.log.coordination.timers import TimerOperation

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from penstock.connector.database import RetryingConnection
+from penstock.connector.database_url import RetryingConnection
 from penstock.connector.options import ReadOptions
 from penstock.connector.read.data_loss import LostRange, handle_loss
 from penstock.connector.read.offsets import QueueOffsets

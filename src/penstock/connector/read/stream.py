@@ -15,7 +15,7 @@ import psycopg
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from penstock.connector.database import Conninfo, RetryingConnection
+from penstock.connector.database_url import Conninfo, RetryingConnection
 from penstock.connector.log_session import open_log
 from penstock.connector.options import ReadOptions
 from penstock.connector.read.data_loss import LostRange, handle_loss

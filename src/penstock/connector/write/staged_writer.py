@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from penstock.connector.database import Conninfo, RetryingConnection
+from penstock.connector.database_url import Conninfo, RetryingConnection
 from penstock.connector.log_session import open_log
 from penstock.connector.options import WriteOptions
 from penstock.connector.read.offsets import QueueOffsets

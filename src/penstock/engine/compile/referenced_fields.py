@@ -15,7 +15,7 @@ from penstock.engine.worker.json_values import COST_PREFIX, SINK_KEY
 from penstock.stream.definition import Definition
 from penstock.stream.expression import is_python
 from penstock.stream.sql.column_refs import bare_column, column_names, column_path, column_paths
-from penstock.stream.sql.parser import parse_select
+from penstock.stream.sql.expression_parser import parse_select
 from penstock.stream.steps import FilterStep, FlatMapStep, Lookup, MapStep, ReferenceTable, SqlStep, Step, makes_columns
 
 #: Returns the columns of a reference table with this name.

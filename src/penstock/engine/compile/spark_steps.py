@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 from penstock.engine.compile import exact_decimals
 from penstock.engine.reference_tables import ReferenceTables
 from penstock.engine.worker.read_config import EVENT_JSON, METADATA, SYSTEM_COLUMNS
-from penstock.engine.worker.udf.stage import UdfStage
+from penstock.engine.worker.udf.udf_stage import UdfStage
 from penstock.stream.sql.select_step import with_stream_columns
 from penstock.stream.steps import FilterStep, FlatMapStep, Lookup, MapStep, SqlStep, Step
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from penstock.core.errors import InvalidRequest
 from penstock.engine.worker.json_values import COST_PREFIX, NON_OBJECT, SINK_KEY
-from penstock.engine.worker.udf.stage import UdfStage, group_udf_stages, needs_event_json
+from penstock.engine.worker.udf.udf_stage import UdfStage, group_udf_stages, needs_event_json
 from penstock.stream.aggregates import WindowAggregate
 from penstock.stream.definition import Definition
 from penstock.stream.expression import is_python, takes_context

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from penstock.core.errors import SparkFailure
 from penstock.db.statements import Statements
 from penstock.engine.cycle.commit import Committer
-from penstock.engine.cycle.models import (
+from penstock.engine.cycle.cycle_result import (
     CommitStats,
     CommitTarget,
     ComputedCycle,
@@ -27,20 +27,20 @@ from penstock.engine.cycle.models import (
 from penstock.engine.cycle.output_events import reject_invalid_keys, table_to_outputs
 from penstock.engine.cycle.partials import empty_partials, split_result
 from penstock.engine.cycle.query_setup import PreparedQuery
+from penstock.engine.cycle_ledger import COMMIT_BEFORE
 from penstock.engine.cycle_plan import CyclePlan
 from penstock.engine.joins.join_reader import JoinReader
 from penstock.engine.joins.join_state import ExpiredEvent, collect_changes
-from penstock.engine.ledger import COMMIT_BEFORE
 from penstock.engine.planning import poison_search
 from penstock.engine.planning.poison_search import PoisonSearch
 from penstock.engine.spark.errors import error_summary
-from penstock.engine.views.changes import group_changes
 from penstock.engine.views.state.state_limit import StateLimit
+from penstock.engine.views.view_changes import group_changes
 from penstock.engine.views.view_reader import ViewReader
 from penstock.engine.worker.event_reader import EventReader
 from penstock.engine.worker.preaggregate import merge_blocks
-from penstock.engine.worker.reports import ConflictingReports, EventFailure, PartitionReport, TaskReport
 from penstock.engine.worker.spark_task import CycleJob, set_cycle_job
+from penstock.engine.worker.task_reports import ConflictingReports, EventFailure, PartitionReport, TaskReport
 from penstock.stream.expression import is_python
 from penstock.stream.time_rules import close_delay_us
 

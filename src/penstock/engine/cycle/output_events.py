@@ -18,7 +18,7 @@ from penstock.engine.views.kernels.arrays import IntArray, one_chunk
 from penstock.engine.worker.json_rows import encode_rows
 from penstock.engine.worker.json_values import COST_PREFIX, decode_rows, strip_internal_fields
 from penstock.engine.worker.read_config import EVENT_JSON
-from penstock.engine.worker.reports import EventFailure, EventRef
+from penstock.engine.worker.task_reports import EventFailure, EventRef
 from penstock.log.queue import Queue
 from penstock.log.storage import chunk
 from penstock.log.write.encode.piece import PIECE_EVENTS, Piece

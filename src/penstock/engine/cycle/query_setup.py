@@ -13,23 +13,23 @@ from datetime import datetime
 from pyspark.sql import DataFrame
 
 from penstock.core.errors import Conflict, InvalidRequest
-from penstock.engine.compile.events import compile_events
 from penstock.engine.compile.preaggregation import plan_preaggregation
 from penstock.engine.compile.referenced_fields import referenced_fields, stored_fields
 from penstock.engine.compile.schema.field_types import is_time_only, resolve_fields, resolve_udf_stages
 from penstock.engine.compile.schema.sample import SAMPLE_SIZE
 from penstock.engine.compile.schema.unknown_fields import field_names
 from penstock.engine.compile.split_stream import split_stream
+from penstock.engine.compile.stream_without_windows import compile_events
 from penstock.engine.compile.windows.window_assignment import compile_windows
-from penstock.engine.cycle.models import QueryContext
+from penstock.engine.cycle.cycle_result import QueryContext
 from penstock.engine.cycle.partials import WatermarkScope
 from penstock.engine.cycle_plan import SourceGroup
 from penstock.engine.joins.join_inputs import SIDES, input_streams
 from penstock.engine.joins.join_reader import JoinReader
 from penstock.engine.joins.join_setup import prepare_join
 from penstock.engine.joins.join_state import JoinState
+from penstock.engine.query_registry import SourceView
 from penstock.engine.reference_tables import ReferenceTables
-from penstock.engine.registry import SourceView
 from penstock.engine.results.result_tables import ResultTables
 from penstock.engine.spark.errors import stream_errors
 from penstock.engine.views.operator_graph import operator_graph

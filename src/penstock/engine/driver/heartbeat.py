@@ -10,7 +10,7 @@ from collections.abc import Callable
 from py4j.protocol import Py4JError
 
 from penstock.core.errors import LeaseLost
-from penstock.engine.cycle.models import QueryContext
+from penstock.engine.cycle.cycle_result import QueryContext
 
 _logger = logging.getLogger("penstock.engine")
 

@@ -26,8 +26,8 @@ from penstock.core.errors import (
 )
 from penstock.db.retry import CONNECTION_ERRORS
 from penstock.engine.cycle.commit import CycleTooLarge
+from penstock.engine.cycle.cycle_result import CommitStats, CycleResult, QueryContext, SparkResult
 from penstock.engine.cycle.cycle_runner import CycleRunner
-from penstock.engine.cycle.models import CommitStats, CycleResult, QueryContext, SparkResult
 from penstock.engine.cycle.partials import WatermarkScope
 from penstock.engine.cycle.query_setup import NoSampleEvents, PreparedQuery, prepare_query, read_newest
 from penstock.engine.cycle_plan import CyclePlan
@@ -43,11 +43,11 @@ from penstock.engine.joins.join_state import MAX_JOIN_EVENTS
 from penstock.engine.planning import poison_search
 from penstock.engine.planning.planner import Planner, PlannerConfig
 from penstock.engine.planning.poison_search import GivenUpEvents
+from penstock.engine.query_status import Status
 from penstock.engine.spark.errors import error_summary, is_worker_error, worker_message
-from penstock.engine.spark.session import task_slots
-from penstock.engine.status import Status
+from penstock.engine.spark.spark_session import task_slots
 from penstock.engine.views.view_reader import ViewReader
-from penstock.engine.worker import reports
+from penstock.engine.worker import task_reports
 from penstock.engine.worker.spark_task import DatabaseLost
 from penstock.stream.gates import NANOS_PER_TOKEN
 from penstock.stream.time_rules import close_delay_us
@@ -353,7 +353,7 @@ class CycleLoop:
             self._fail(cycles, plan, error)
         elif isinstance(error, (*CONNECTION_ERRORS, PenstockError, psycopg.ProgrammingError)):
             self._end(error)  # no event causes these
-        elif isinstance(error, reports.ConflictingReports):
+        elif isinstance(error, task_reports.ConflictingReports):
             self._fail(cycles, plan, SparkFailure(f"the tasks of a cycle disagree: {error}"))
         elif is_worker_error(error, DatabaseLost):
             self._end(DatabaseUnavailable(f"a task could not reach PostgreSQL: {error_summary(error)}"))

@@ -18,7 +18,7 @@ from penstock.engine.gates.event_costs import Costs, to_nanos
 from penstock.engine.gates.limit_overrides import PartitionLimits
 from penstock.engine.results.output_rows import OutputEvent
 from penstock.engine.worker.json_values import COST_PREFIX
-from penstock.engine.worker.reports import EventFailure
+from penstock.engine.worker.task_reports import EventFailure
 from penstock.stream.gates import Cost, Gate, find_cost_problem
 
 #: At most so many partitions are evicted at once, so that the others do not wait for that.

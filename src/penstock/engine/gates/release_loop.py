@@ -24,7 +24,7 @@ from penstock.engine.cycle.commit_steps import (
     open_commit_connection,
     widen_search,
 )
-from penstock.engine.cycle.models import CommitStats, CommitTarget, CycleResult
+from penstock.engine.cycle.cycle_result import CommitStats, CommitTarget, CycleResult
 from penstock.engine.gates.fair_queue import FairQueue
 from penstock.engine.gates.gate_rules import store_gate_rules
 from penstock.engine.gates.release import Releaser, ReleaseResult, ReleaseTuning

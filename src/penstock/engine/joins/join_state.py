@@ -15,7 +15,7 @@ from penstock.db.pg_arrays import int_array
 from penstock.db.statements import Statements
 from penstock.engine.results.arrow_csv import to_csv
 from penstock.engine.worker.event_time import to_timestamp
-from penstock.engine.worker.reports import TaskReport
+from penstock.engine.worker.task_reports import TaskReport
 from penstock.log.event import Delivery, Event
 from penstock.log.storage.chunk import ChunkColumns, StoredChunk
 

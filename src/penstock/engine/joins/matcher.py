@@ -19,7 +19,6 @@ from penstock.db.pg_arrays import int_array
 from penstock.engine.joins.join_state import JOIN_ROW_SCHEMA, LEFT, RIGHT, JoinState, encode_rows
 from penstock.engine.worker.json_columns import JsonColumnDecoder
 from penstock.engine.worker.read_config import EVENT_JSON, SYSTEM_COLUMNS, ReadConfig
-from penstock.engine.worker.reports import EventRef, TaskReport
 from penstock.engine.worker.spark_task import (
     current_task,
     load_plan,
@@ -27,6 +26,7 @@ from penstock.engine.worker.spark_task import (
     translate_database_errors,
     worker_connection,
 )
+from penstock.engine.worker.task_reports import EventRef, TaskReport
 
 #: The stage numbers of the reports, after those of the inputs' stages.
 _MATCH_STAGE, _EXPIRED_STAGE = 900, 901

@@ -14,7 +14,7 @@ from psycopg.rows import args_row
 
 from penstock.core.errors import LeaseLost
 from penstock.db.statements import Statements
-from penstock.db.sync import connect
+from penstock.db.sync_connection import connect
 from penstock.engine import cycle_plan as plans
 from penstock.engine.cycle_plan import CyclePlan, PartitionRange, SourceGroup, assign_tasks
 from penstock.engine.joins.join_state import JoinState

@@ -14,8 +14,8 @@ from psycopg import AsyncConnection, sql
 
 from penstock.db.statements import Statements, fill_placeholders
 from penstock.engine.results.arrow_csv import to_csv
-from penstock.engine.views.changes import ViewChanges
 from penstock.engine.views.operator_graph import OperatorNode, graph_to_json
+from penstock.engine.views.view_changes import ViewChanges
 from penstock.engine.views.view_reader import ViewColumn
 
 _sql = Statements("penstock.engine.views", "view_table.sql")

@@ -15,11 +15,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.core.clock import to_micros
 from penstock.engine.cycle_plan import CyclePlan, PartitionRange
-from penstock.engine.worker.chunk_reader import ChunkSlice, batch_slices, read_chunk_slices
-from penstock.engine.worker.decode import EventDecoder
+from penstock.engine.worker.chunk_slices import ChunkSlice, batch_slices, read_chunk_slices
+from penstock.engine.worker.event_decoder import EventDecoder
 from penstock.engine.worker.preaggregate import preaggregate_batches, to_ipc
 from penstock.engine.worker.read_config import ReadConfig
-from penstock.engine.worker.reports import EventFailure, PartitionReport, TaskReport
 from penstock.engine.worker.spark_task import (
     CycleJob,
     current_task,
@@ -28,6 +27,7 @@ from penstock.engine.worker.spark_task import (
     translate_database_errors,
     worker_connection,
 )
+from penstock.engine.worker.task_reports import EventFailure, PartitionReport, TaskReport
 from penstock.log.event import Event
 from penstock.log.storage import chunk
 

@@ -16,14 +16,14 @@ from pyspark.sql import SparkSession
 
 from penstock.db.retry import CONNECTION_ERRORS
 from penstock.db.statements import Statements
-from penstock.db.sync import connect
+from penstock.db.sync_connection import connect
 from penstock.engine import cycle_plan as plans
 from penstock.engine.cycle_plan import CyclePlan
-from penstock.engine.worker import reports
+from penstock.engine.worker import task_reports
 from penstock.engine.worker.read_config import ReadConfig
-from penstock.engine.worker.reports import TaskReport
+from penstock.engine.worker.task_reports import TaskReport
 
-_sql = Statements("penstock.engine.worker", "reports.sql")
+_sql = Statements("penstock.engine.worker", "task_reports.sql")
 
 #: The local property of a Spark job that names its cycle.
 _JOB_PROPERTY = "penstock.job"
@@ -75,7 +75,7 @@ def send_report(config: ReadConfig, job: CycleJob, stage: int, task: int, attemp
         "stage": stage,
         "task": task,
         "attempt": attempt,
-        "report": reports.encode(report),
+        "report": task_reports.encode(report),
     }
     with translate_database_errors():
         worker_connection(config.conninfo).execute(_sql["send_report"], params)

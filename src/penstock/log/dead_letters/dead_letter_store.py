@@ -17,7 +17,7 @@ from penstock.core.encryption import decrypt_text, encrypt_text
 from penstock.core.errors import CorruptChunk, NotFound
 from penstock.db.statements import Statements, fill_placeholders
 from penstock.log.catalog import Catalog
-from penstock.log.dead_letters.models import (
+from penstock.log.dead_letters.dead_letter import (
     DAMAGED_STAGE,
     DEAD_LETTER_HEADER,
     DeadLetter,

@@ -18,9 +18,7 @@ from penstock.core.errors import CorruptChunk, InvalidEvent, InvalidRequest, Not
 from penstock.core.formatting import counted
 from penstock.db.statements import Statements
 from penstock.log.catalog import Catalog, is_layout_change
-from penstock.log.dead_letters.dead_letter_store import DeadLetters
-from penstock.log.dead_letters.mapping import apply_mapping
-from penstock.log.dead_letters.models import (
+from penstock.log.dead_letters.dead_letter import (
     DAMAGED_STAGE,
     DEAD_LETTER_HEADER,
     INGEST_STAGE,
@@ -31,6 +29,8 @@ from penstock.log.dead_letters.models import (
     JsonMapping,
     Redrive,
 )
+from penstock.log.dead_letters.dead_letter_store import DeadLetters
+from penstock.log.dead_letters.mapping import apply_mapping
 from penstock.log.groups import ConsumerGroups
 from penstock.log.partition_reader import read_events
 from penstock.log.queue import Queue

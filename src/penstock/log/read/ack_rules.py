@@ -19,7 +19,7 @@ from uuid import UUID
 
 import msgspec
 
-from penstock.log.dead_letters.models import FailedEvent
+from penstock.log.dead_letters.dead_letter import FailedEvent
 from penstock.log.read.position import AT_ONCE, Position
 
 Status = Literal["completed", "failed", "retry", "dead_letter"]

@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from penstock.core.errors import InvalidRequest, NotFound
-from penstock.log.dead_letters.models import DeadLetter, DeadLetterFilter, Edit, Redrive
+from penstock.log.dead_letters.dead_letter import DeadLetter, DeadLetterFilter, Edit, Redrive
 from penstock.log.read.ack_request import NonNegativeInt
 from penstock.log.read.pop import MIN_POP_BYTES
 from penstock.protocol import messages

@@ -19,7 +19,7 @@ import uvloop
 from penstock.core.errors import ConfigurationError
 from penstock.server.app import create_app
 from penstock.server.http.middleware import RequestMiddleware
-from penstock.server.http.protocol import HttpConnection, LimitedConfig, WebSocketConnection, enforce_timeouts
+from penstock.server.http.uvicorn_protocol import HttpConnection, LimitedConfig, WebSocketConnection, enforce_timeouts
 from penstock.server.services import Services
 from penstock.server.settings import ServerSettings
 

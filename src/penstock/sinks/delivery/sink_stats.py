@@ -12,7 +12,7 @@ import psycopg
 
 from penstock.core.errors import DatabaseError
 from penstock.db.statements import Statements
-from penstock.sinks.options import Counters
+from penstock.sinks.sink_options import Counters
 
 if TYPE_CHECKING:
     from penstock.db.pool import Database

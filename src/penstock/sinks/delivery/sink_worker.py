@@ -22,7 +22,7 @@ from penstock.log.read.consume_loop import MAX_POP_WAIT_SECONDS, ConsumeLoop
 from penstock.log.read.pop_request import PopRequest
 from penstock.sinks.base import Sink, TransactionalSink
 from penstock.sinks.delivery.sink_writer import SinkWriter
-from penstock.sinks.options import Counters, SinkOptions
+from penstock.sinks.sink_options import Counters, SinkOptions
 
 if TYPE_CHECKING:
     from penstock.log.event import Event

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from penstock.log.event import Event
     from penstock.log.log import Log
-    from penstock.sinks.options import Counters, SinkOptions
+    from penstock.sinks.sink_options import Counters, SinkOptions
 
 _logger = logging.getLogger("penstock.sinks")
 

@@ -19,7 +19,7 @@ from penstock.sinks.base import Sink
 from penstock.sinks.delivery.sink_stats import SinkStatsWriter
 from penstock.sinks.delivery.sink_worker import SinkWorker, check_sink
 from penstock.sinks.delivery.stop_timeouts import STOP_SECONDS
-from penstock.sinks.options import Counters, SinkOptions
+from penstock.sinks.sink_options import Counters, SinkOptions
 from penstock.stream.definition import Definition
 
 _logger = logging.getLogger("penstock.sinks")

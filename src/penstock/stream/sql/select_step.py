@@ -11,7 +11,7 @@ from typing import Any
 from sqlglot import TokenType, exp
 
 from penstock.core.errors import InvalidRequest, InvalidSql, short_repr
-from penstock.stream.sql.parser import parse_select
+from penstock.stream.sql.expression_parser import parse_select
 from penstock.stream.sql.sql_source import SqlSource
 from penstock.stream.sql.text import find_problem
 

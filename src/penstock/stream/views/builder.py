@@ -16,13 +16,13 @@ from penstock.core.names import check_name
 from penstock.core.option_checks import check_integer
 from penstock.stream.aggregates import WindowAggregate
 from penstock.stream.expression import is_python
-from penstock.stream.sql.parser import parse_select
+from penstock.stream.sql.expression_parser import parse_select
 from penstock.stream.sql.sql_source import SqlSource
 from penstock.stream.steps import MapStep, makes_columns, runs_in_python
-from penstock.stream.views.catalog import ViewCatalog
-from penstock.stream.views.dialect import ViewSql
 from penstock.stream.views.select.planner import plan_select
 from penstock.stream.views.view import MaterializedView, OtherView
+from penstock.stream.views.view_catalog import ViewCatalog
+from penstock.stream.views.view_dialect import ViewSql
 from penstock.stream.views.view_plan import Operator, output_columns
 
 if TYPE_CHECKING:

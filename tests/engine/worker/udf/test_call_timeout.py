@@ -42,9 +42,9 @@ def test_a_hanging_function_ends_its_worker() -> None:
     def program(step: str) -> str:
         return f"""
 import asyncio, re, time
-from penstock.engine.worker.reports import EventRef
-from penstock.engine.worker.udf.batch import UdfBatch, UdfItem
-from penstock.engine.worker.udf.steps import run_udf_steps
+from penstock.engine.worker.task_reports import EventRef
+from penstock.engine.worker.udf.udf_batch import UdfBatch, UdfItem
+from penstock.engine.worker.udf.udf_steps import run_udf_steps
 from penstock.stream.steps import EnrichCall, FilterStep, FlatMapStep, Retries
 SHORT = Retries(0, 0.0, 0.2)
 {step}
@@ -70,9 +70,9 @@ def test_the_timeout_applies_to_each_call_and_not_to_all_of_them() -> None:
     """The calls never await, and all of them together take longer than the timeout of one."""
     program = """
 import time
-from penstock.engine.worker.reports import EventRef
-from penstock.engine.worker.udf.batch import UdfBatch, UdfItem
-from penstock.engine.worker.udf.steps import run_udf_steps
+from penstock.engine.worker.task_reports import EventRef
+from penstock.engine.worker.udf.udf_batch import UdfBatch, UdfItem
+from penstock.engine.worker.udf.udf_steps import run_udf_steps
 from penstock.stream.steps import EnrichCall, Retries
 async def compute(event):
     time.sleep(0.02)

@@ -24,13 +24,13 @@ from penstock.engine.compile.spark_steps import apply_steps
 from penstock.engine.compile.split_stream import SplitStream
 from penstock.engine.reference_tables import ReferenceTables
 from penstock.engine.spark.errors import error_summary
-from penstock.engine.worker.chunk_reader import ChunkSlice
+from penstock.engine.worker.chunk_slices import ChunkSlice
 from penstock.engine.worker.event_metadata import EventMetadata
 from penstock.engine.worker.event_reader import decode_events, run_in_worker, to_chunk_slices
 from penstock.engine.worker.read_config import ReadConfig
-from penstock.engine.worker.udf.batch import UdfBatch, UdfItem
-from penstock.engine.worker.udf.stage import UdfStage
-from penstock.engine.worker.udf.steps import run_udf_steps
+from penstock.engine.worker.udf.udf_batch import UdfBatch, UdfItem
+from penstock.engine.worker.udf.udf_stage import UdfStage
+from penstock.engine.worker.udf.udf_steps import run_udf_steps
 from penstock.log.event import Event
 from penstock.stream.steps import FilterStep, FlatMapStep, MapStep, Retries, Step
 

@@ -18,8 +18,8 @@ from penstock.core.names import check_text
 from penstock.log.coordination.timers import MAX_PAGE, Timer, TimerOperation, TimerResult
 from penstock.log.queue import DEFAULT_KEY
 from penstock.server.auth.identity import Role
-from penstock.server.http.body import MAX_BODY_BYTES
 from penstock.server.http.errors import Problem
+from penstock.server.http.request_body import MAX_BODY_BYTES
 from penstock.server.ingest.accounting import charge_timers
 from penstock.server.queen.coordination.errors import coordination_routes
 from penstock.server.queen.endpoint import ListBody, NullableList

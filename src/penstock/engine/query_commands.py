@@ -14,7 +14,7 @@ from penstock.core.errors import NotFound
 from penstock.db.pool import Database
 from penstock.db.statements import Statements
 
-_sql = Statements("penstock.engine", "commands.sql")
+_sql = Statements("penstock.engine", "query_commands.sql")
 
 
 @dataclass(frozen=True, slots=True)

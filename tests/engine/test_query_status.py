@@ -15,8 +15,8 @@ from contextlib import closing, contextmanager
 import pytest
 
 from penstock.db.pool import Database
-from penstock.engine import commands
-from penstock.engine.status import Status, StatusReporter
+from penstock.engine import query_commands
+from penstock.engine.query_status import Status, StatusReporter
 from tests.engine.pipelines import T0, Bench, counted, eventually, stream
 
 
@@ -39,7 +39,7 @@ def test_the_status_has_lag_and_open_windows(bench: Bench) -> None:
 def pause(bench: Bench) -> None:
     async def ask() -> None:
         async with Database(bench.settings) as database:
-            await commands.pause(database, "q")
+            await query_commands.pause(database, "q")
 
     asyncio.run(ask())
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from penstock.engine.worker.udf.batch import UdfBatch, UdfItem, copy_value
 from penstock.engine.worker.udf.call_timeout import UdfWatchdog
 from penstock.engine.worker.udf.concurrent_calls import enrich_items
+from penstock.engine.worker.udf.udf_batch import UdfBatch, UdfItem, copy_value
 from penstock.stream.expression import takes_context
 from penstock.stream.steps import EnrichCall, FilterStep, FlatMapStep, ForeachStep, MapStep, Retries, Step
 

@@ -14,14 +14,14 @@ from penstock.engine.compile.split_stream import SplitStream
 from penstock.engine.cycle.partials import SessionMove, WatermarkScope
 from penstock.engine.cycle_plan import CyclePlan, SourceGroup
 from penstock.engine.joins.join_state import ExpiredEvent, JoinState, JoinStateChanges
-from penstock.engine.options import RunOptions
-from penstock.engine.registry import Registry
+from penstock.engine.query_registry import Registry
 from penstock.engine.results.output_rows import OutputRows
 from penstock.engine.results.result_tables import ResultTables
-from penstock.engine.views.changes import ViewChanges
+from penstock.engine.run_options import RunOptions
 from penstock.engine.views.state.state_limit import StateLimit
+from penstock.engine.views.view_changes import ViewChanges
 from penstock.engine.views.view_table import ViewTable
-from penstock.engine.worker.reports import EventRef, TaskReport
+from penstock.engine.worker.task_reports import EventRef, TaskReport
 from penstock.log.log import Log
 from penstock.stream.definition import Definition
 from penstock.stream.time_rules import TimeRules

@@ -16,9 +16,9 @@ from penstock.core.errors import CorruptChunk
 from penstock.db.pg_arrays import int_array
 from penstock.db.statements import Statements
 from penstock.engine.cycle_plan import PartitionRange, SegmentRange
-from penstock.engine.worker.reports import EventFailure, PartitionReport
 from penstock.engine.worker.spark_task import translate_database_errors
-from penstock.log.dead_letters.models import DAMAGED_STAGE
+from penstock.engine.worker.task_reports import EventFailure, PartitionReport
+from penstock.log.dead_letters.dead_letter import DAMAGED_STAGE
 from penstock.log.storage import chunk, chunk_reader
 
 #: Fewer strings are unpacked as fast one by one.

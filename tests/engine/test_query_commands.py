@@ -11,7 +11,7 @@ import pytest
 from penstock.core.errors import Conflict
 from penstock.core.settings import Settings
 from penstock.db.pool import Database
-from penstock.engine import commands
+from penstock.engine import query_commands
 from tests.engine.pipelines import T0, Bench, counted, drivers_lost, eventually, stream
 
 Command = Callable[[Database, str], Awaitable[None]]
@@ -34,14 +34,14 @@ def test_a_paused_query_plans_no_cycles_keeps_its_lease_and_resumes(bench: Bench
     with bench.running(counted(stream()).to("totals")) as query:
         bench.push([("k", {"ts": T0, "amount": 1})])
         eventually(lambda: query.status.events_in == 1, "the first event")
-        send(commands.pause, bench.settings)
+        send(query_commands.pause, bench.settings)
         eventually(lambda: query.status.paused, "the pause")
         bench.push([("k", {"ts": T0, "amount": 1})])
         before, fence = count_cycles(bench), bench.ask("SELECT fence FROM penstock.queries")
         until = bench.ask("SELECT lease_until + interval '1 second' FROM penstock.queries")
         eventually(lambda: bench.ask("SELECT lease_until > %s FROM penstock.queries", until), "the lease is renewed")
         assert (count_cycles(bench), query.status.events_in) == (before, 1)
-        send(commands.resume, bench.settings)
+        send(query_commands.resume, bench.settings)
         eventually(lambda: query.status.events_in == 2, "the second event")
         eventually(lambda: not query.status.paused, "the end of the pause")
         assert bench.ask("SELECT fence FROM penstock.queries") == fence
@@ -63,8 +63,8 @@ def test_stop_ends_the_driver_and_its_standby_but_not_later_starts(bench: Bench)
     bench.push([("k", {"ts": T0, "amount": 1})])
     with bench.running(made) as query, bench.running(made) as standby:
         eventually(lambda: query.status.events_in == 1 and standby.status.state == "standby", "a driver and a standby")
-        send(commands.pause, bench.settings)
-        send(commands.stop, bench.settings)
+        send(query_commands.pause, bench.settings)
+        send(query_commands.stop, bench.settings)
         assert query.wait(60)
         assert standby.wait(60)
         assert standby.status.cycles == 0

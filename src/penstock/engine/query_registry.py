@@ -16,7 +16,7 @@ from penstock.core.errors import Conflict, GroupBusy, InvalidRequest, NotFound, 
 from penstock.db.statements import Statements
 from penstock.engine.results import result_tables
 from penstock.engine.results.result_tables import ResultTables
-from penstock.engine.views.drop import drop_view_statements
+from penstock.engine.views.drop_view import drop_view_statements
 from penstock.stream.fingerprint import changes
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from penstock.log.log import Log
     from penstock.log.queue_info import QueryState
 
-_sql = Statements("penstock.engine", "registry.sql")
+_sql = Statements("penstock.engine", "query_registry.sql")
 
 
 @dataclass(frozen=True, slots=True)

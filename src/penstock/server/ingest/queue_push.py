@@ -16,11 +16,11 @@ from penstock.log.queue import Queue
 from penstock.log.write.encode.batch import Batch
 from penstock.log.write.push_result import PushResult, RejectedInput
 from penstock.server.auth.identity import Role
-from penstock.server.http.body import MAX_BODY_BYTES, RequestBody
 from penstock.server.http.decompress import content_encoding
 from penstock.server.http.errors import Problem, to_problem
 from penstock.server.http.memory_budget import PUSH_OVERHEAD_BYTES, BudgetReservation
 from penstock.server.http.producer_rate_limit import depth_headers, merge_headers
+from penstock.server.http.request_body import MAX_BODY_BYTES, RequestBody
 from penstock.server.http.responses import json_response
 from penstock.server.ingest.accounting import account_failure, count_push, producer_id
 from penstock.server.ingest.formats import BodyFormat, PushQuery, detect_format, ndjson_batch, parse_body

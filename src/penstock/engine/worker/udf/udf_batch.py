@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from penstock.core import json
 from penstock.engine.worker.json_columns import JsonColumnDecoder
-from penstock.engine.worker.reports import EventFailure, EventRef
+from penstock.engine.worker.task_reports import EventFailure, EventRef
 from penstock.stream.context import Context
 from penstock.stream.steps import Retries
 

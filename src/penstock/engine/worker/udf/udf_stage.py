@@ -25,10 +25,10 @@ from penstock.engine.worker.read_config import (
     ReadConfig,
     event_schema,
 )
-from penstock.engine.worker.reports import EventRef, TaskReport
 from penstock.engine.worker.spark_task import send_stage_report
-from penstock.engine.worker.udf.batch import UdfBatch, UdfItem
-from penstock.engine.worker.udf.steps import run_udf_steps
+from penstock.engine.worker.task_reports import EventRef, TaskReport
+from penstock.engine.worker.udf.udf_batch import UdfBatch, UdfItem
+from penstock.engine.worker.udf.udf_steps import run_udf_steps
 from penstock.stream.expression import is_python, takes_context
 from penstock.stream.steps import (
     EnrichCall,

@@ -31,7 +31,7 @@ from penstock.server.metrics.family import (
 
 logger = logging.getLogger("penstock.server")
 
-_sql = Statements("penstock.server.metrics", "database.sql")
+_sql = Statements("penstock.server.metrics", "database_metrics.sql")
 
 QUEUE_DEPTH = gauge("queue_events", "Events stored in a queue, read or not.", "queue")
 QUEUE_APPENDED = counter("queue_appended_events", "Events appended to a queue since it was created.", "queue")

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 from penstock.engine.cycle_plan import PartitionRange, SegmentRange
-from penstock.engine.worker.chunk_reader import ChunkSlice
-from penstock.engine.worker.decode import EventDecoder
+from penstock.engine.worker.chunk_slices import ChunkSlice
+from penstock.engine.worker.event_decoder import EventDecoder
 from penstock.engine.worker.read_config import ReadConfig
-from penstock.engine.worker.reports import EventFailure, PartitionReport
+from penstock.engine.worker.task_reports import EventFailure, PartitionReport
 from penstock.log.storage.chunk import ChunkColumns
 from penstock.stream.steps import EnrichCall, FilterStep, FlatMapStep, ForeachStep, MapStep, Retries, Step
 

@@ -15,7 +15,7 @@ from penstock.db.statements import Statements
 from penstock.stream.gates import format_amount, parse_amount
 from penstock.stream.windows import parse_seconds
 
-_sql = Statements("penstock.engine.gates", "admin.sql")
+_sql = Statements("penstock.engine.gates", "gate_admin.sql")
 _QUEEN_VIEWS = (
     "create_queen_schema",
     "drop_old_queen_views",

@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.core.errors import ConfigurationError
-from penstock.engine.spark.session import spark_session
+from penstock.engine.spark.spark_session import spark_session
 from tests.engine.spark_cluster import SparkCluster
 
 
@@ -110,7 +110,7 @@ class Reader(DataSourceReader):
     script = """
 import json
 from numbers_source import Numbers
-from penstock.engine.spark.session import spark_session
+from penstock.engine.spark.spark_session import spark_session
 
 spark = spark_session(master="local[1]")
 spark.dataSource.register(Numbers)
@@ -167,7 +167,7 @@ def test_a_running_spark_is_used_and_keeps_its_settings(tmp_path: Path) -> None:
     script = """
 import json
 from pyspark.sql import SparkSession
-from penstock.engine.spark.session import spark_session
+from penstock.engine.spark.spark_session import spark_session
 
 theirs = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
 theirs.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
@@ -192,7 +192,7 @@ print(json.dumps({
 
 CLUSTER_JOB = """
 import json, os, sys
-from penstock.engine.spark.session import spark_session
+from penstock.engine.spark.spark_session import spark_session
 
 def where(batches):
     import os

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.core.errors import CorruptChunk
-from penstock.engine.worker.chunk_reader import decode_strings
+from penstock.engine.worker.chunk_slices import decode_strings
 from penstock.log.storage import chunk
 
 _ascii = st.text(st.characters(max_codepoint=127, exclude_characters="\0"), max_size=34)

@@ -13,7 +13,7 @@ from penstock.core.formatting import counted
 from penstock.db.pool import Database
 from penstock.db.statements import Statements
 
-_sql = Statements("penstock.engine", "status.sql")
+_sql = Statements("penstock.engine", "query_status.sql")
 
 #: Lag and open windows are counted at this interval, or less often if counting would take over 2 % of the time.
 _POLL_SECONDS = 1.0

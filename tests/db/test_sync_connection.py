@@ -6,7 +6,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from penstock.db.sync import connect, connect_for_user_sql
+from penstock.db.sync_connection import connect, connect_for_user_sql
 
 Connect = Callable[[str, str], psycopg.Connection[Any]]
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.core import json
-from penstock.engine.worker.chunk_reader import ChunkSlice
+from penstock.engine.worker.chunk_slices import ChunkSlice
 from penstock.engine.worker.event_metadata import EventMetadata
 from penstock.engine.worker.event_time import (
     NO_TIME,
@@ -21,10 +21,10 @@ from penstock.engine.worker.event_time import (
 )
 from penstock.engine.worker.json_columns import DEFAULT_NUMBER, JsonColumnDecoder
 from penstock.engine.worker.read_config import EVENT_JSON, METADATA, ReadConfig
-from penstock.engine.worker.reports import EventFailure, PartitionReport
-from penstock.engine.worker.udf.batch import UdfBatch, UdfItem
+from penstock.engine.worker.task_reports import EventFailure, PartitionReport
 from penstock.engine.worker.udf.call_timeout import UdfWatchdog
-from penstock.engine.worker.udf.steps import run_udf_steps
+from penstock.engine.worker.udf.udf_batch import UdfBatch, UdfItem
+from penstock.engine.worker.udf.udf_steps import run_udf_steps
 from penstock.stream.expression import takes_context
 from penstock.stream.steps import Retries
 

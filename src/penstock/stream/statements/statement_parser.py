@@ -22,7 +22,7 @@ from penstock.stream.statements.materialized_view import VIEW_OPTIONS, ViewState
 from penstock.stream.statements.relation import table_name
 from penstock.stream.statements.select import SelectCompiler
 from penstock.stream.statements.statement_clauses import check_clauses
-from penstock.stream.views.dialect import ViewSql
+from penstock.stream.views.view_dialect import ViewSql
 
 if TYPE_CHECKING:
     from penstock.stream.definition import Definition

@@ -9,7 +9,7 @@ from typing import Any
 from penstock.db.pool import Database
 from penstock.db.statements import Statements
 
-_sql = Statements("penstock.engine", "ledger.sql")
+_sql = Statements("penstock.engine", "cycle_ledger.sql")
 
 #: The time between the result of Spark and the commit of the previous cycle, in ``took``.
 COMMIT_BEFORE = "commit before"

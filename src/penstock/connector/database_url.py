@@ -17,7 +17,7 @@ import psycopg
 from penstock.core.errors import ConfigurationError, InvalidOption
 from penstock.core.settings import Settings, check_database_url
 from penstock.db.retry import CONNECTION_ERRORS, DatabaseRetry
-from penstock.db.sync import connect
+from penstock.db.sync_connection import connect
 
 _DEFAULT_VARIABLE = "PENSTOCK_DATABASE_URL"
 

@@ -8,7 +8,7 @@ from penstock.core.errors import InvalidSql
 from penstock.stream.definition import Definition
 from penstock.stream.fingerprint import describe
 from penstock.stream.statements.application import Application
-from penstock.stream.statements.parser import parse_application
+from penstock.stream.statements.statement_parser import parse_application
 from penstock.stream.windows import CalendarWindow, SessionWindow, SlidingWindow, TumblingWindow
 
 GROUPED = "INSERT INTO out SELECT who, window(ts, '5 seconds') AS w, {what} FROM orders GROUP BY who, w"

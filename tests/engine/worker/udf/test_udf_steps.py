@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from penstock.engine.worker.reports import EventRef
-from penstock.engine.worker.udf.batch import UdfBatch, UdfItem
-from penstock.engine.worker.udf.steps import run_udf_steps
+from penstock.engine.worker.task_reports import EventRef
+from penstock.engine.worker.udf.udf_batch import UdfBatch, UdfItem
+from penstock.engine.worker.udf.udf_steps import run_udf_steps
 from penstock.stream.context import Context
 from penstock.stream.steps import EnrichCall, FilterStep, MapStep, Retries, Step
 

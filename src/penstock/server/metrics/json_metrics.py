@@ -11,8 +11,7 @@ from typing import Annotated, Any, get_args, get_type_hints
 
 import msgspec
 
-from penstock.server.metrics import counters
-from penstock.server.metrics import database as database_metrics
+from penstock.server.metrics import counters, database_metrics
 from penstock.server.metrics.exposition import (
     DATABASE,
     THROUGHPUT,

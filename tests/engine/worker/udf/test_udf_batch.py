@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.core import json
-from penstock.engine.worker.udf.batch import restore_digits
+from penstock.engine.worker.udf.udf_batch import restore_digits
 
 LINE = b'{"a": 0.12345678901234567891, "b": [1.5, {"c": 12345678901234567.25}], "id": 123456789012345678901234567890}'
 

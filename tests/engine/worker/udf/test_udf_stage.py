@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock import agg
-from penstock.engine.worker.udf.stage import align_to_events
+from penstock.engine.worker.udf.udf_stage import align_to_events
 from tests.engine.pipelines import NEVER_IDLE, T0, Bench, stream
 
 

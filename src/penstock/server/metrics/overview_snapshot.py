@@ -9,11 +9,11 @@ from typing import NamedTuple, TypeAlias, cast
 
 from penstock.db.pool import Connection
 from penstock.db.statements import Statements
-from penstock.server.metrics import database as database_metrics
-from penstock.server.metrics.database import DatabaseSamples
+from penstock.server.metrics import database_metrics
+from penstock.server.metrics.database_metrics import DatabaseSamples
 from penstock.server.metrics.family import HistogramValue, MetricFamily
 
-_sql = Statements("penstock.server.metrics", "snapshot.sql")
+_sql = Statements("penstock.server.metrics", "overview_snapshot.sql")
 
 LabelValues: TypeAlias = Mapping[tuple[str, ...], float]
 
