@@ -1,4 +1,4 @@
-"""The runs of an operator's state: their number, what is rewritten, what is dropped, and what a worker caches."""
+"""The runs of an operator's state: what is found, what is dropped, and what is loaded."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-import pytest
 
-from penstock.engine.views.state.compaction import Merge, runs_to_merge
+from penstock.engine.views.state.compaction import Merge
 from penstock.engine.views.state.operator_state import OperatorState
-from penstock.engine.views.state.run_cache import RunCache, RunScope
-from penstock.engine.views.state.runs import HASH, Run, RunKey, RunPiece
+from penstock.engine.views.state.runs import HASH
 from tests.engine.views.operators.changing_rows import stable_hash
 from tests.engine.views.operators.memory_store import MemoryRunStore
 
@@ -34,20 +32,6 @@ LATEST = Merge(("key",), alive="alive")
 def add(store: MemoryRunStore, rows: pa.Table, merge: Merge, shards: int = 1) -> None:
     OperatorState(store, range(shards), shards).add(0, rows, merge)
     store.commit()
-
-
-@pytest.mark.parametrize("size", [1, 300, 100_000])
-def test_the_number_of_runs_and_the_rewritten_rows_grow_with_the_logarithm(size: int) -> None:
-    counts: list[int] = []
-    written = 0
-    for cycle in range(1, 5000):
-        merged = runs_to_merge(counts, size)
-        counts[len(counts) - merged :] = [size + sum(counts[len(counts) - merged :])]
-        written += counts[-1]
-        assert len(counts) <= 4 + 3 * np.log(max(cycle * size / 256, 1)) / np.log(4)
-    levels = np.log(5000) / np.log(4)
-    # Runs below 256 rows are rewritten more often: together they are small.
-    assert written <= 5000 * size * levels + 5000 * 256
 
 
 def test_the_latest_row_of_a_key_is_found_and_deleted_rows_vanish() -> None:
@@ -108,29 +92,3 @@ def test_large_runs_are_merged_in_blocks_without_losing_a_row() -> None:
     assert bool(np.all(hashes[1:] >= hashes[:-1]))
     stored = pa.concat_tables([piece.table() for piece in run.pieces])
     assert dict(zip(stored["key"].to_pylist(), stored["value"].to_pylist(), strict=True)) == expected
-
-
-def cached_run(run_id: str, rows: int) -> Run:
-    return Run(run_id, RunKey(0, 0), [RunPiece(np.arange(rows), pa.table({"v": np.arange(rows)}), run_id, 0)])
-
-
-def test_the_cache_drops_the_least_recently_used_runs() -> None:
-    scope, cache = RunScope("", 1, 1, 0), RunCache(max_bytes=100_000)
-    runs = [cached_run(f"run {number}", 1000) for number in range(20)]
-    for run in runs:
-        cache.add(scope, run)
-        cache.hashes([scope])
-        assert cache.bytes <= 100_000
-    assert cache.rows(runs[-1].pieces[0]) is not None
-    assert cache.rows(runs[0].pieces[0]) is None
-
-
-def test_the_cache_forgets_runs_that_are_no_longer_part_of_the_state() -> None:
-    scope, other, cache = RunScope("", 1, 1, 0), RunScope("", 1, 1, 1), RunCache()
-    old, new, kept = cached_run("old", 10), cached_run("new", 10), cached_run("kept", 10)
-    cache.add(scope, old)
-    cache.add(scope, new)
-    cache.add(other, kept)
-    cache.keep_only(scope, {"new"})
-    assert set(cache.hashes([scope, other])) == {"new", "kept"}
-    assert cache.rows(old.pieces[0]) is None
