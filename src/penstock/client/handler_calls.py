@@ -1,4 +1,7 @@
-"""Delivers the events of one pop to a handler and acknowledges them."""
+"""Calls the handler of a consumer with the events of one pop, and acknowledges them.
+
+A handler of lists that fails is called again with each event alone.
+"""
 
 from __future__ import annotations
 

@@ -14,7 +14,6 @@ from pyspark.sql.types import DataType
 
 from penstock.engine.views.compile.aggregates import WindowedRows, compile_aggregate
 from penstock.engine.views.compile.joins import compile_join
-from penstock.engine.views.compile.ordered_groups import compile_top_n, compile_window_functions
 from penstock.engine.views.compile.reference_joins import compile_lookup
 from penstock.engine.views.compile.spark_relation import (
     HiddenNames,
@@ -28,6 +27,8 @@ from penstock.engine.views.compile.spark_relation import (
     quoted,
     with_expiry_rows,
 )
+from penstock.engine.views.compile.top_n import compile_top_n
+from penstock.engine.views.compile.window_functions import compile_window_functions
 from penstock.engine.views.operators.net_changes import SEQUENCE, NetChanges
 from penstock.engine.views.state.operator_state import WEIGHT, StateConfig
 from penstock.engine.views.state.runs import HASH

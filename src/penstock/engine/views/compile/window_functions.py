@@ -1,4 +1,4 @@
-"""Compiles the operators over ordered groups: the first n rows, and window functions."""
+"""Compiles window functions. Spark computes them over the rows of changed groups, before and after the changes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
 
+from penstock.engine.views.compile.group_columns import group_columns
 from penstock.engine.views.compile.spark_relation import (
     SparkRelation,
     apply_function,
@@ -17,13 +17,10 @@ from penstock.engine.views.compile.spark_relation import (
     nullable_fields,
     quoted,
 )
-from penstock.engine.views.kernels.order_keys import SortColumn
-from penstock.engine.views.operators.base import ROW_HASH
 from penstock.engine.views.operators.group_rows import GROUP_HASH, CancelEqualRows, GroupRowsOperator
-from penstock.engine.views.operators.top_n import TopNOperator
 from penstock.engine.views.state.operator_state import WEIGHT
 from penstock.engine.views.state.runs import HASH
-from penstock.stream.views.view_plan import SortKey, TopN, WindowFunction, WindowFunctions
+from penstock.stream.views.view_plan import SortKey, WindowFunction, WindowFunctions
 
 if TYPE_CHECKING:
     from penstock.engine.views.compile.view_compiler import PlanContext
@@ -34,43 +31,10 @@ _PEER_FUNCTIONS = ("rank(", "dense_rank(", "percent_rank(", "cume_dist(")
 _ROW_FUNCTIONS = ("row_number(", "lag(", "lead(", "ntile(", "first_value(", "first(")
 
 
-def compile_top_n(top_n: TopN, relation: SparkRelation, context: PlanContext, operator: int) -> SparkRelation:
-    rows, groups = _group_rows(relation, top_n.partition_by)
-    order: list[SortColumn] = []
-    for number, sort_key in enumerate(top_n.order_by):
-        name = _column_name(sort_key.sql, relation)
-        if name is None:
-            name = f"__so{number}"
-            rows = rows.withColumn(name, relation.key_expression(sort_key.sql, "ORDER BY"))
-        else:
-            relation.key_expression(sort_key.sql, "ORDER BY")
-        order.append(SortColumn(name, sort_key.is_descending, sort_key.nulls_first))
-    order += [SortColumn(name) for name in relation.key]
-    rows = context.exchange(rows, expires=relation.is_append_only)
-    fields = nullable_fields(arrow_schema(rows), relation.names)
-    if top_n.rank_name is not None:
-        fields.append(pa.field(top_n.rank_name, pa.int32()))
-    function = TopNOperator(
-        pa.schema([*fields, pa.field(WEIGHT, pa.int8())]),
-        context.state_of(operator, expires=relation.is_append_only),
-        groups,
-        relation.key,
-        tuple(order),
-        top_n.limit,
-        top_n.rank_name,
-        relation.is_append_only,
-    )
-    columns = relation.columns if top_n.rank_name is None else (*relation.columns, top_n.rank_name)
-    # A group has one first row, so a new first row is an update.
-    has_group_key = top_n.limit == 1 and bool(groups) and set(groups) <= set(relation.names)
-    key = groups if has_group_key else relation.key
-    return SparkRelation(apply_function(rows, function), columns, key, is_append_only=False)
-
-
 def compile_window_functions(
     windows: WindowFunctions, relation: SparkRelation, context: PlanContext, operator: int
 ) -> SparkRelation:
-    rows, groups = _group_rows(relation, windows.partition_by)
+    rows, groups = group_columns(relation, windows.partition_by)
     rows = context.exchange(rows, expires=relation.is_append_only)
     fields = nullable_fields(arrow_schema(rows), dict.fromkeys((*groups, *relation.names)))
     output = pa.schema([pa.field(GROUP_HASH, pa.int64()), *fields, pa.field(WEIGHT, pa.int8())])
@@ -93,31 +57,6 @@ def compile_window_functions(
     output = pa.schema([*nullable_fields(arrow_schema(frame), names), pa.field(WEIGHT, pa.int8())])
     frame = apply_function(frame, CancelEqualRows(output, relation.key))
     return SparkRelation(frame, columns, relation.key, is_append_only=False)
-
-
-def _group_rows(relation: SparkRelation, partition_by: Sequence[str]) -> tuple[DataFrame, tuple[str, ...]]:
-    """The input of an operator over groups, and the columns of the group."""
-    names, computed = [], []
-    values = [relation.key_expression(sql, "PARTITION BY") for sql in partition_by]
-    for number, (sql, value) in enumerate(zip(partition_by, values, strict=True)):
-        name = _column_name(sql, relation)
-        if name is None:
-            name = f"__pt{number}"
-            computed.append(value.alias(name))
-        names.append(name)
-    hashes = [hash_of(values).alias(HASH), hash_of([quoted(name) for name in relation.key]).alias(ROW_HASH)]
-    return relation.select([*hashes, *computed, *map(quoted, relation.names)]).frame, tuple(names)
-
-
-def _column_name(sql: str, relation: SparkRelation) -> str | None:
-    """The name of the column that an expression consists of; None for other expressions, and for doubles.
-
-    The value of a double may be -0.0 where the comparison needs 0.0.
-    """
-    name = sql[1:-1]
-    if sql != f"`{name}`" or name not in relation.names:
-        return None
-    return None if relation.frame.schema[name].dataType.simpleString() in ("double", "float") else name
 
 
 def _over(function: WindowFunction, order_by: Sequence[SortKey], groups: Sequence[str], key: Sequence[str]) -> str:
