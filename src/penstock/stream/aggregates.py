@@ -118,7 +118,7 @@ _EXAMPLES = {
 
 def check_aggregate(name: str, value: object) -> WindowAggregate:
     """Return the aggregate that a value is, or that a text such as ``"sum(amount)"`` means."""
-    from penstock.stream.sql.text import split_call
+    from penstock.stream.sql.sql_text import split_call
 
     if isinstance(value, WindowAggregate) and value.kind in KINDS:
         return value
@@ -138,7 +138,7 @@ def check_aggregate(name: str, value: object) -> WindowAggregate:
 
 def parse_aggregate(kind: str, text: str) -> WindowAggregate:
     """Return the aggregate of a kind, with the text between its parentheses."""
-    from penstock.stream.sql.text import split_arguments, without_distinct
+    from penstock.stream.sql.sql_text import split_arguments, without_distinct
 
     if kind == "count" and text in ("", "*", "1"):
         return count()

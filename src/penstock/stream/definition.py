@@ -50,8 +50,8 @@ from penstock.stream.steps import (
     runs_in_python,
 )
 from penstock.stream.time_rules import TimeRules, parse_join_rules, parse_window_rules
-from penstock.stream.views.methods import ViewMethods
 from penstock.stream.views.view import MaterializedView
+from penstock.stream.views.view_methods import ViewMethods
 from penstock.stream.windows import Window
 
 

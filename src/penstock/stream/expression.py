@@ -45,7 +45,7 @@ def check_expression(value: object, what: str) -> Any:
 
 
 def _check_sql(text: str, what: str) -> str:
-    from penstock.stream.sql.text import find_problem
+    from penstock.stream.sql.sql_text import find_problem
 
     if not text.strip():
         raise InvalidRequest(f"{what} is an empty text; write an SQL expression such as 'amount > 10'")
@@ -93,7 +93,7 @@ def function_name(function: object) -> str:
 
 def describe_expression(expression: object) -> str:
     """Return the text of an expression that is part of a query's fingerprint: SQL on one line, a function's name."""
-    from penstock.stream.sql.text import on_one_line
+    from penstock.stream.sql.sql_text import on_one_line
 
     if is_python(expression):
         return function_name(expression)

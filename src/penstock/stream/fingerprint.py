@@ -147,7 +147,7 @@ def _describe_table(table: ReferenceTable) -> str:
     if table.query is not None:
         from sqlglot.dialects.postgres import Postgres
 
-        from penstock.stream.sql.text import on_one_line
+        from penstock.stream.sql.sql_text import on_one_line
 
         return on_one_line(table.query, Postgres)
     return _describe_code(table.frame) if is_python(table.frame) else "a DataFrame"

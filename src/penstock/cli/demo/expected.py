@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from psycopg import errors, sql
 from psycopg.rows import dict_row
 
-from penstock.cli.demo.steps import Check
+from penstock.cli.demo.demo_output import Check
 from penstock.cli.demo.traffic import VALUE_FIELDS
 from penstock.core.clock import EPOCH
 from penstock.db.pool import Connection

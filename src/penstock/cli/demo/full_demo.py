@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import penstock
+from penstock.cli.demo.demo_output import Check, Step, check_count, checks_document, print_checks, step
 from penstock.cli.demo.expected import WINDOWED_QUERIES, ExpectedResults
 from penstock.cli.demo.partner import Partner, run_partner
 from penstock.cli.demo.processes import Process
 from penstock.cli.demo.snapshot import QUERIES, QUEUES, Snapshot, existing_names, read_snapshot
-from penstock.cli.demo.steps import Check, Step, check_count, checks_document, print_checks, step
 from penstock.cli.demo.traffic import WARM_UP, EventGenerator, event_generators, phases
 from penstock.cli.output import Output
 from penstock.client.connect import transport_for

@@ -63,7 +63,7 @@ def parse_join_fields(on: object) -> tuple[str, ...]:
 
 
 def select_list(fields: Mapping[str, Any]) -> str:
-    from penstock.stream.sql.text import on_one_line, split_arguments
+    from penstock.stream.sql.sql_text import on_one_line, split_arguments
 
     if not fields:
         raise InvalidRequest(

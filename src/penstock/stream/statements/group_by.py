@@ -14,7 +14,7 @@ from penstock.stream.aggregates import WindowAggregate, check_aggregate
 from penstock.stream.checks.arguments import RESERVED_COLUMNS
 from penstock.stream.sql.sql_source import SqlSource
 from penstock.stream.statements.group_windows import WINDOW_FUNCTIONS, GroupWindow, parse_group_window
-from penstock.stream.statements.resolve import SYSTEM_COLUMNS, InputFields, dotted_name, is_star
+from penstock.stream.statements.name_resolution import SYSTEM_COLUMNS, InputFields, dotted_name, is_star
 from penstock.stream.statements.window_aggregates import compile_aggregate
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from sqlglot import exp
 
 from penstock.stream.sql.sql_source import SqlSource
 from penstock.stream.statements.group_windows import parse_interval
+from penstock.stream.statements.name_resolution import SYSTEM_COLUMNS, dotted, refuse_subquery
 from penstock.stream.statements.relation import Relation, check_unique, select_item
-from penstock.stream.statements.resolve import SYSTEM_COLUMNS, dotted, refuse_subquery
 
 _EXAMPLE = "a.k = b.k AND b.t BETWEEN a.t - INTERVAL '10 minutes' AND a.t + INTERVAL '10 minutes'"
 _MICROS = 10**6

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from penstock.stream.aggregates import WindowAggregate, parse_aggregate
 from penstock.stream.sql.sql_source import SqlSource
-from penstock.stream.statements.resolve import is_star
+from penstock.stream.statements.name_resolution import is_star
 
 _KINDS: dict[type[exp.Expr], str] = {
     exp.CountIf: "count_if",

@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlglot import exp, parse_one
 
-from penstock.stream.views.tree import column, full_name, replace_nodes
+from penstock.stream.views.select_tree import column, full_name, replace_nodes
 from penstock.stream.views.view_dialect import ViewSql
 
 #: Operators that sqlglot prints between their operands although it knows them as functions.

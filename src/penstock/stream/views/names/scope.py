@@ -11,7 +11,7 @@ from sqlglot import exp
 from penstock.stream.sql.sql_source import SqlSource
 from penstock.stream.views.names.time_windows import TimeWindow
 from penstock.stream.views.names.view_clauses import is_bare_function, non_deterministic_error
-from penstock.stream.views.tree import function_name, quoted, relation_column
+from penstock.stream.views.select_tree import function_name, quoted, relation_column
 
 #: Columns of every event beside its fields.
 SYSTEM_COLUMNS = ("_key", "_time", "_partition", "_offset")

@@ -14,7 +14,7 @@ from penstock.stream.views.names.select_aliases import SelectAliases
 from penstock.stream.views.names.stars import expand_star, is_star
 from penstock.stream.views.names.view_clauses import check_clauses, check_function, grouping_error
 from penstock.stream.views.names.window_calls import WindowCalls
-from penstock.stream.views.tree import aggregate_calls, call, function_name, quoted, replace_nodes, unwrap
+from penstock.stream.views.select_tree import aggregate_calls, call, function_name, quoted, replace_nodes, unwrap
 
 if TYPE_CHECKING:
     from penstock.stream.views.names.qualify import Qualifier

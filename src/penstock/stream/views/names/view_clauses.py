@@ -7,7 +7,7 @@ from typing import Any
 from sqlglot import exp
 
 from penstock.stream.sql.sql_source import SqlSource
-from penstock.stream.views.tree import function_name
+from penstock.stream.views.select_tree import function_name
 
 _WHY = {
     "sort": "SORT BY: a view is a table, which has no order; write ORDER BY where the view is read",

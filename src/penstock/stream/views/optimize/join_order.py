@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from penstock.stream.views.expressions import parse_sql, to_sql, tree_columns
 from penstock.stream.views.optimize.rebuild import map_inputs
-from penstock.stream.views.tree import join_conjuncts, split_conjuncts
+from penstock.stream.views.select_tree import join_conjuncts, split_conjuncts
 from penstock.stream.views.view_plan import Join, JoinKind, Operator, output_columns
 
 

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from penstock.stream.views.expressions import parse_sql, plain_column, substitute, to_sql, tree_columns
 from penstock.stream.views.optimize.outer_joins import simplify_kind
-from penstock.stream.views.tree import join_conjuncts, split_conjuncts
+from penstock.stream.views.select_tree import join_conjuncts, split_conjuncts
 from penstock.stream.views.view_plan import (
     Aggregate,
     Explode,

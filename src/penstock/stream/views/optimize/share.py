@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field, replace
 
 from penstock.stream.views.expressions import column_sql, plain_column, substitute_sql
-from penstock.stream.views.tree import column
+from penstock.stream.views.select_tree import column
 from penstock.stream.views.view_plan import (
     Aggregate,
     AggregateCall,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from penstock.stream.views.select.aggregate_functions import ParsedCall, parse_call
-from penstock.stream.views.tree import column, is_aggregate, outer_call, own_nodes, replace_nodes
+from penstock.stream.views.select_tree import column, is_aggregate, outer_call, own_nodes, replace_nodes
 from penstock.stream.views.view_plan import AggregateCall, Operator
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from sqlglot import exp
 from penstock.stream.views.expressions import to_sql, tree_columns
 from penstock.stream.views.select.scalar_subqueries import attach_subqueries
 from penstock.stream.views.select.sort_keys import parse_limit
-from penstock.stream.views.tree import (
+from penstock.stream.views.select_tree import (
     column,
     contains_query,
     has_aggregates,

@@ -9,7 +9,7 @@ from sqlglot import exp
 from penstock.stream.views.expressions import to_sql
 from penstock.stream.views.names.scope import RelationKind
 from penstock.stream.views.names.time_windows import TimeWindow
-from penstock.stream.views.tree import call, column, contains_query, function_name, quoted
+from penstock.stream.views.select_tree import call, column, contains_query, function_name, quoted
 from penstock.stream.views.view_plan import (
     Explode,
     Filter,

@@ -11,7 +11,7 @@ from penstock.stream.views.optimize.optimizer import optimize
 from penstock.stream.views.select.query import QueryPlanner
 from penstock.stream.views.select.references import check_references
 from penstock.stream.views.select.statement import Statement
-from penstock.stream.views.tree import unwrap
+from penstock.stream.views.select_tree import unwrap
 from penstock.stream.views.view_catalog import ViewCatalog
 from penstock.stream.views.view_plan import Operator
 

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from penstock.stream.views.expressions import to_sql, tree_columns
 from penstock.stream.views.select.aggregate_calls import AggregateCalls
-from penstock.stream.views.tree import (
+from penstock.stream.views.select_tree import (
     call,
     column,
     contains_query,

@@ -12,7 +12,7 @@ from penstock.stream.views.select.scalar_subqueries import attach_subqueries
 from penstock.stream.views.select.set_operations import distinct_rows
 from penstock.stream.views.select.sort_keys import parse_limit, sort_keys
 from penstock.stream.views.select.window_functions import plan_window_functions
-from penstock.stream.views.tree import column, contains_query, has_aggregates, replace_nodes, split_conjuncts
+from penstock.stream.views.select_tree import column, contains_query, has_aggregates, replace_nodes, split_conjuncts
 from penstock.stream.views.view_plan import Aggregate, AggregateCall, NamedExpression, Operator, TopN
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from penstock.stream.views.expressions import column_sql
 from penstock.stream.views.select.sort_keys import parse_limit, sort_keys
-from penstock.stream.views.tree import column
+from penstock.stream.views.select_tree import column
 from penstock.stream.views.view_plan import (
     Aggregate,
     AggregateCall,

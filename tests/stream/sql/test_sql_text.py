@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.stream.sql.text import find_problem, has_plain_literals, on_one_line, split_arguments, split_call
+from penstock.stream.sql.sql_text import find_problem, has_plain_literals, on_one_line, split_arguments, split_call
 
 
 @given(st.text())

@@ -59,6 +59,6 @@ class ViewMethods:
 
     @property
     def _view_builder(self) -> Any:
-        from penstock.stream.views import builder
+        from penstock.stream.views import view_builder
 
-        return builder
+        return view_builder
