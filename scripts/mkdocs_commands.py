@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer.main
 
 from penstock.cli.app import app
-from penstock.cli.session import SharedOptions
+from penstock.cli.command_session import SharedOptions
 
 if TYPE_CHECKING:
     from mkdocs.structure.pages import Page

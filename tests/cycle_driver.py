@@ -9,16 +9,16 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.db.statements import Statements
-from penstock.engine import plan as plans
+from penstock.engine import cycle_plan as plans
 from penstock.engine.compile.windows.aggregate_columns import ResultColumn, StateColumn
 from penstock.engine.compile.windows.window_output import WindowOutput, window_output
 from penstock.engine.cycle.commit import Committer
-from penstock.engine.cycle.models import CommitStats, CommitTarget, CycleResult
+from penstock.engine.cycle.cycle_result import CommitStats, CommitTarget, CycleResult
 from penstock.engine.cycle.partials import SessionMove, WatermarkScope
-from penstock.engine.plan import CyclePlan
-from penstock.engine.registry import Registry
-from penstock.engine.result_tables import ResultTables
-from penstock.engine.worker.reports import PartitionReport, TaskReport
+from penstock.engine.cycle_plan import CyclePlan
+from penstock.engine.query_registry import Registry
+from penstock.engine.results.result_tables import ResultTables
+from penstock.engine.worker.task_reports import PartitionReport, TaskReport
 from penstock.log.log import Log
 from penstock.stream.definition import Definition
 from penstock.stream.time_rules import TimeRules

@@ -16,16 +16,16 @@ import pyarrow as pa
 
 from penstock.engine.compile.windows.session_windows import SESSION_COLUMNS, SessionAssigner
 from penstock.engine.cycle.commit import Committer
-from penstock.engine.cycle.models import CommitTarget, CycleResult
+from penstock.engine.cycle.cycle_result import CommitTarget, CycleResult
 from penstock.engine.cycle.partials import WatermarkScope, empty_partials, split_result
-from penstock.engine.plan import CyclePlan, SourceGroup
+from penstock.engine.cycle_plan import CyclePlan, SourceGroup
 from penstock.engine.planning.planner import Planner, PlannerConfig
-from penstock.engine.registry import Registry
-from penstock.engine.result_tables import ResultTables
+from penstock.engine.query_registry import Registry
+from penstock.engine.results.result_tables import ResultTables
+from penstock.engine.worker.event_reader import read_task
 from penstock.engine.worker.preaggregate import GROUP_COLUMNS
 from penstock.engine.worker.read_config import ReadConfig
-from penstock.engine.worker.reader import read_task
-from penstock.engine.worker.task import CycleJob, worker_connection
+from penstock.engine.worker.spark_task import CycleJob, worker_connection
 from penstock.log.log import Log
 from penstock.stream.time_rules import TimeRules, close_delay_us
 from penstock.stream.windows import SessionWindow

@@ -68,7 +68,7 @@ async def _measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _run(running: server.Server, directory: Path, plan: Plan) -> dict[str, Any]:
-    from penstock.engine.spark.session import spark_session
+    from penstock.engine.spark.spark_session import spark_session
 
     # Set before the JVM starts, because its Python processes inherit the variable.
     os.environ["PENSTOCK_DATABASE_URL"] = running.url

@@ -26,12 +26,12 @@ from penstock import Penstock, Stream
 from penstock.core.settings import Settings
 from penstock.db.pool import Database
 from penstock.db.statements import fill_placeholders
-from penstock.engine.registry import Registry
+from penstock.engine.query_registry import Registry
 from penstock.log.log import Log
 from penstock.sinks import Sinks
 from penstock.sinks.spec import read_sink
 from penstock.stream.statements.application import Application
-from penstock.stream.statements.parser import parse_application
+from penstock.stream.statements.statement_parser import parse_application
 
 _numbers = count(1)
 _SINK_POLL_SECONDS = 0.02

@@ -49,9 +49,9 @@ if TYPE_CHECKING:
     from penstock.client.queue import QueueHandle
     from penstock.client.transaction import Transaction
     from penstock.engine.query import Query
-    from penstock.engine.result_rows import QueryRows
+    from penstock.engine.results.result_reader import QueryRows
     from penstock.engine.stream import Stream
-    from penstock.log.dead_letters.models import DeadLetter, DeadLetterEdit, Redrive
+    from penstock.log.dead_letters.dead_letter import DeadLetter, DeadLetterEdit, Redrive
     from penstock.log.event import Event
     from penstock.log.groups import PartitionPosition
     from penstock.log.queue import Queue
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from penstock.log.read.ack import AckResult
     from penstock.log.transaction import TransactionResult
     from penstock.log.upkeep import Upkeep
-    from penstock.log.write.result import Pushed, PushResult
+    from penstock.log.write.push_result import Pushed, PushResult
     from penstock.stream import aggregates as agg
     from penstock.stream.context import Context
     from penstock.stream.gates import concurrency_gate, sliding_window_gate, token_bucket_gate
@@ -77,9 +77,9 @@ _MODULES = {
     "penstock.client.queue": ("QueueHandle",),
     "penstock.client.transaction": ("Transaction",),
     "penstock.engine.query": ("Query",),
-    "penstock.engine.result_rows": ("QueryRows",),
+    "penstock.engine.results.result_reader": ("QueryRows",),
     "penstock.engine.stream": ("Stream",),
-    "penstock.log.dead_letters.models": ("DeadLetter", "DeadLetterEdit", "Redrive"),
+    "penstock.log.dead_letters.dead_letter": ("DeadLetter", "DeadLetterEdit", "Redrive"),
     "penstock.log.event": ("Event",),
     "penstock.log.groups": ("PartitionPosition",),
     "penstock.log.queue": ("Queue",),
@@ -87,7 +87,7 @@ _MODULES = {
     "penstock.log.read.ack": ("AckResult",),
     "penstock.log.transaction": ("TransactionResult",),
     "penstock.log.upkeep": ("Upkeep",),
-    "penstock.log.write.result": ("PushResult", "Pushed"),
+    "penstock.log.write.push_result": ("PushResult", "Pushed"),
     "penstock.stream.context": ("Context",),
     "penstock.stream.gates": ("concurrency_gate", "sliding_window_gate", "token_bucket_gate"),
 }

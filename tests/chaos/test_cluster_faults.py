@@ -18,7 +18,7 @@ from tests.engine.crash.orders import eventually
 JOBS = """
 import sys
 
-from penstock.engine.spark.session import spark_session
+from penstock.engine.spark.spark_session import spark_session
 
 spark = spark_session(master=sys.argv[1], conf={"spark.executor.memory": "512m", "spark.executor.cores": "1"})
 while True:

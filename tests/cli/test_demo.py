@@ -13,9 +13,9 @@ import psutil
 import pytest
 from rich.console import Console
 
+from penstock.cli.demo.demo_output import Step
 from penstock.cli.demo.full_demo import DemoOptions, run_demo
 from penstock.cli.demo.processes import ProcessFailed
-from penstock.cli.demo.steps import Step
 from penstock.cli.output import Output
 from penstock.core.errors import Conflict
 from tests.cli.command_line import CommandLine

@@ -12,7 +12,7 @@ import pytest
 from tests.cli.command_line import CommandLine
 
 _START = """
-from penstock.engine.spark.session import spark_session
+from penstock.engine.spark.spark_session import spark_session
 print(spark_session(master="local[1]").range(3).count())
 """
 

@@ -8,8 +8,8 @@ import psycopg
 import pytest
 
 from penstock.engine.compile.windows.aggregate_columns import ResultColumn, StateColumn
-from penstock.engine.registry import Registry
-from penstock.engine.result_tables import ResultTables
+from penstock.engine.query_registry import Registry
+from penstock.engine.results.result_tables import ResultTables
 from penstock.log.log import Log
 from tests.cli.command_line import Arrange, CommandLine
 

@@ -5,7 +5,7 @@ import base64
 import pytest
 
 from penstock.log.log import Log
-from penstock.log.options import DEFAULTS
+from penstock.log.queue_options import DEFAULTS
 from tests.cli.command_line import Arrange, CommandLine
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from penstock.log.log import Log
-from penstock.log.write.batch import Batch
+from penstock.log.write.encode.batch import Batch
 from tests.cli.command_line import Arrange, CommandLine
 
 pytestmark = pytest.mark.slow

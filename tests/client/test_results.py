@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from penstock import InvalidOption, InvalidRequest, NotFound, Penstock, SyncPenstock
-from penstock.engine import result_rows
-from penstock.engine.registry import Registry
-from penstock.engine.result_rows import RowRequest, read_page, read_rows
+from penstock.engine.query_registry import Registry
+from penstock.engine.results import result_reader
+from penstock.engine.results.result_reader import RowRequest, read_page, read_rows
 from penstock.stream.windows import SlidingWindow
 from tests.cycle_driver import CycleDriver
 from tests.log.logs import opened
@@ -92,7 +92,7 @@ async def test_all_pages_are_read(database_url: str) -> None:
         await driver.cycle([(key, start, 1, 0) for start in starts for key in ("ada", "bob")])
         pages = []
 
-        async def fetch(request: RowRequest) -> result_rows.RowPage:
+        async def fetch(request: RowRequest) -> result_reader.RowPage:
             pages.append(await read_page(log.database, request, limit=7))
             return pages[-1]
 

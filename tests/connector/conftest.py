@@ -10,7 +10,7 @@ import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from penstock.engine.spark.session import spark_session
+from penstock.engine.spark.spark_session import spark_session
 from tests.connector.direct_source import DirectSource
 from tests.engine.pipelines import Bench
 from tests.engine.pipelines import bench as benches

@@ -21,9 +21,9 @@ from pyspark.sql.types import (
 
 from penstock.connector.format import PenstockFormat
 from penstock.connector.read.batch import QueueBatchReader
-from penstock.connector.read.ranges import TaskRanges
 from penstock.connector.read.stream import QueueStreamReader
-from penstock.engine.plan import PartitionRange
+from penstock.connector.read.task_ranges import TaskRanges
+from penstock.engine.cycle_plan import PartitionRange
 
 _TYPES: dict[str, DataType] = {
     "key": StringType(),

@@ -21,7 +21,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from tests.conftest import ROOT
 from tests.connector.maintenance import forget, roll
 from tests.connector.read.test_batch import fill
-from tests.connector.write.test_writer import left_over
+from tests.connector.write.test_staged_writer import left_over
 from tests.engine.pipelines import PATIENCE, Bench, counted, stream
 from tests.servers import Server
 

@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql.types import StringType
 
 from penstock.core.errors import NotFound
-from penstock.engine.registry import Registry
-from penstock.engine.result_tables import ResultTables
+from penstock.engine.query_registry import Registry
+from penstock.engine.results.result_tables import ResultTables
 from penstock.log.log import Log
 from tests.connector.direct_source import DirectSource, arrow, schema_of
 from tests.corpus.hostile import NAMES

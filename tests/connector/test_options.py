@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.connector.database import Conninfo, find_database
+from penstock.connector.database_url import Conninfo, find_database
 from penstock.connector.options import (
     EVENT_COLUMNS,
     OPTIONS,

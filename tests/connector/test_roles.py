@@ -14,8 +14,8 @@ from pyspark.sql.types import LongType
 
 from penstock import SyncPenstock
 from penstock.core.errors import PenstockError
-from penstock.engine.registry import Registry
-from penstock.engine.result_tables import ResultTables
+from penstock.engine.query_registry import Registry
+from penstock.engine.results.result_tables import ResultTables
 from tests.connector.direct_source import DirectSource, arrow, schema_of
 from tests.cycle_driver import COLUMNS
 from tests.database_roles import RoleUrls, create_roles

@@ -16,7 +16,7 @@ from penstock.engine.spark.java import find_java
 from tests.connector.package_zip import bare_python, packed_package
 from tests.connector.read.test_batch import fill
 from tests.connector.spark_jobs import COPY, REGISTERING_TOUR_OF_FRAMES, TOUR, environment, program
-from tests.connector.write.test_writer import left_over
+from tests.connector.write.test_staged_writer import left_over
 from tests.engine.crash.orders import eventually
 from tests.engine.pipelines import Bench
 from tests.engine.spark_cluster import kill_tree

@@ -10,10 +10,10 @@ from typing import Any
 from penstock.core import json
 from penstock.db.statements import Statements
 from penstock.engine.compile.windows.aggregate_columns import ResultColumn, StateColumn
-from penstock.engine.registry import Registry
-from penstock.engine.result_tables import ResultTables
+from penstock.engine.query_registry import Registry
+from penstock.engine.results.result_tables import ResultTables
 from penstock.log.log import Log
-from penstock.log.write.batch import Batch
+from penstock.log.write.encode.batch import Batch
 from penstock.stream.definition import Definition
 from penstock.stream.fingerprint import describe, fingerprint
 

@@ -11,21 +11,21 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.db.statements import Statements
-from penstock.engine.registry import Registry
-from penstock.engine.views.changes import ViewChanges
+from penstock.engine.query_registry import Registry
 from penstock.engine.views.operator_graph import operator_graph
-from penstock.engine.views.reader import ViewColumn
-from penstock.engine.views.result_table import ViewTable
-from penstock.engine.views.status import ViewState
+from penstock.engine.views.view_changes import ViewChanges
+from penstock.engine.views.view_reader import ViewColumn
+from penstock.engine.views.view_size import ViewState
+from penstock.engine.views.view_table import ViewTable
 from penstock.log.log import Log
 from penstock.stream.definition import Definition
-from penstock.stream.statements.parser import parse_application
+from penstock.stream.statements.statement_parser import parse_application
 from penstock.stream.views.describe import name_operators
-from penstock.stream.views.plan import Aggregate, Join, walk
+from penstock.stream.views.view_plan import Aggregate, Join, walk
 from tests.console.scripted_query import ScriptedQuery
 
 _commit = Statements("penstock.engine.cycle", "commit.sql")
-_state = Statements("penstock.engine.views", "state.sql")
+_state = Statements("penstock.engine.views.state", "run_store.sql")
 
 #: The columns of every view.
 COLUMNS = (

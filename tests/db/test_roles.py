@@ -20,13 +20,13 @@ from penstock.core.settings import Settings
 from penstock.db.pool import Database
 from penstock.db.roles import Roles
 from penstock.engine.compile.windows.aggregate_columns import ResultColumn, StateColumn
-from penstock.engine.joins.state import JoinState
-from penstock.engine.registry import Registry
-from penstock.engine.result_tables import ResultTables
+from penstock.engine.joins.join_state import JoinState
+from penstock.engine.query_registry import Registry
+from penstock.engine.results.result_tables import ResultTables
 from penstock.log.coordination.timers import TimerOperation
-from penstock.log.dead_letters.models import DeadLetterFilter
+from penstock.log.dead_letters.dead_letter import DeadLetterFilter
 from penstock.log.log import Log
-from penstock.log.write.batch import Batch
+from penstock.log.write.encode.batch import Batch
 from penstock.server.auth.identity import Role
 from tests.database_roles import RoleUrls, apply_roles, create_roles
 from tests.log.logs import QUEUE, data, drain, letters, opened, pop, push
@@ -77,7 +77,7 @@ async def test_the_server_role_can_do_all_operations_of_a_queue(database: RoleUr
         assert permit is not None
         assert await log.locks.release("lock", permit.token)
         await log.timers.apply([TimerOperation("schedule", QUEUE, "timer", Raw(b"6"))])
-        await log.timers.fire_due()
+        await log.due_timers.fire()
         assert data(await drain(log)) == [6]
         # All tables belong to the owner, whatever role created them.
         owners = "SELECT DISTINCT tableowner FROM pg_tables WHERE schemaname = 'penstock'"

@@ -17,7 +17,7 @@ from psycopg.rows import TupleRow
 from penstock.core.clock import Clock
 from penstock.core.errors import SchemaError
 from penstock.db import migrate
-from penstock.log.dead_letters.models import DeadLetterFilter
+from penstock.log.dead_letters.dead_letter import DeadLetterFilter
 from penstock.log.event import Event
 from tests.db.schema_snapshot import schema_snapshot
 from tests.log.logs import by_key, drain, held, letters, opened, push, waiting

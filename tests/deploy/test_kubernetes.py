@@ -23,7 +23,7 @@ from penstock.cli.app import app
 from penstock.console import settings as console
 from penstock.engine.spark.java import find_java
 from penstock.server import settings as server
-from penstock.server.api import health
+from penstock.server.api import health_probes
 
 ROOT = Path(__file__).parents[2]
 IMAGE = ROOT / "deploy" / "image"
@@ -259,7 +259,7 @@ def test_a_service_leads_to_the_port_of_its_process(name: str, variable: str, po
     for probe in ("livenessProbe", "readinessProbe"):
         action = found[probe].get("httpGet") or found[probe]["tcpSocket"]
         assert action["port"] == port["name"]
-        assert action.get("path", "/healthz") in {endpoint.path for endpoint in health.routes}
+        assert action.get("path", "/healthz") in {endpoint.path for endpoint in health_probes.routes}
 
 
 def test_every_selector_matches_the_labels_of_its_pods() -> None:

@@ -13,8 +13,8 @@ import pytest
 
 from penstock import InvalidOption, Penstock, Stream, sinks, sources
 from penstock.core.settings import LIBPQ_VARIABLES, Settings
-from penstock.engine.options import RunOptions
-from penstock.log.options import DEFAULT_DEDUP_SECONDS, DEFAULTS, check_options
+from penstock.engine.run_options import RunOptions
+from penstock.log.queue_options import DEFAULT_DEDUP_SECONDS, DEFAULTS, check_options
 from penstock.server.app import ENDPOINTS
 from penstock.server.auth.identity import Role
 from penstock.server.routing.openapi import build_document

@@ -14,8 +14,8 @@ from penstock.core.settings import Settings
 from penstock.db.pool import Database
 from penstock.engine.compile.windows.aggregate_columns import ResultColumn, StateColumn
 from penstock.engine.compile.windows.window_output import window_output
-from penstock.engine.registry import Registry
-from penstock.engine.result_tables import ResultTables
+from penstock.engine.query_registry import Registry
+from penstock.engine.results.result_tables import ResultTables
 from penstock.log.log import Log
 from tests.docs.pages import ROOT, blocks_of
 from tests.servers import Server

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.stream.definition import Definition
-from penstock.stream.statements.parser import parse_application
+from penstock.stream.statements.statement_parser import parse_application
 from tests.docs.pages import PAGES, ROOT, Block, blocks_of
 
 BLOCKS = [block for page in PAGES for block in blocks_of(page, "sql") if block.not_run == "streaming SQL"]

@@ -9,7 +9,7 @@ import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from penstock.engine.spark.session import spark_session
+from penstock.engine.spark.spark_session import spark_session
 from tests.engine.pipelines import Bench
 from tests.engine.pipelines import bench as benches
 from tests.engine.spark_cluster import SparkCluster

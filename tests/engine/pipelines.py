@@ -21,7 +21,7 @@ from penstock.core.settings import Settings
 from penstock.engine.cycle.commit import Committer
 from penstock.engine.query import Query
 from penstock.engine.stream import Stream
-from penstock.log.dead_letters.models import DeadLetter
+from penstock.log.dead_letters.dead_letter import DeadLetter
 from penstock.log.event import Event
 from tests.engine import oracle
 from tests.engine.oracle import OracleEvent, WindowKey

@@ -12,7 +12,7 @@ from psycopg import sql
 
 from penstock import agg
 from penstock.core.errors import Conflict
-from penstock.engine.registry import Registry
+from penstock.engine.query_registry import Registry
 from penstock.log.log import Log
 from penstock.stream.windows import SlidingWindow, TumblingWindow, calendar_window
 from tests.cycle_driver import CycleDriver

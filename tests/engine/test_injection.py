@@ -13,12 +13,12 @@ from psycopg import sql
 
 from penstock.core.errors import InvalidRequest
 from penstock.db.statements import quote_identifier
-from penstock.engine.alerts.store import RuleStore
-from penstock.engine.cycle.models import CommitTarget
+from penstock.engine.alerts.rule_store import RuleStore
+from penstock.engine.cycle.cycle_result import CommitTarget
 from penstock.engine.cycle.partials import WatermarkScope
 from penstock.engine.gates.release_loop import ReleaseLoop
+from penstock.engine.query_registry import Registry
 from penstock.engine.reference_tables import ReferenceTables
-from penstock.engine.registry import Registry
 from penstock.engine.worker.read_config import ReadConfig
 from penstock.log.log import Log
 from penstock.stream.definition import Definition

@@ -10,7 +10,7 @@ import benchmarks.nexmark
 from benchmarks.nexmark.generator import generate
 from benchmarks.nexmark.oracle import PARTS, comparable, expected_results
 from penstock import Stream
-from penstock.stream.statements.parser import parse_application
+from penstock.stream.statements.statement_parser import parse_application
 from tests.engine.pipelines import Bench
 
 TEXT = (Path(benchmarks.nexmark.__file__).parent / "queries.sql").read_text()

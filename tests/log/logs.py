@@ -15,13 +15,13 @@ from psycopg import AsyncConnection
 from penstock.core.clock import Clock
 from penstock.core.settings import Settings
 from penstock.db.pool import Database
-from penstock.log.dead_letters.models import DeadLetter, DeadLetterFilter
+from penstock.log.dead_letters.dead_letter import DeadLetter, DeadLetterFilter
 from penstock.log.event import Event
 from penstock.log.log import Log
 from penstock.log.read.pop import MIN_POP_BYTES
 from penstock.log.read.pop_request import PopRequest
-from penstock.log.write.batch import Batch
-from penstock.log.write.result import PushResult
+from penstock.log.write.encode.batch import Batch
+from penstock.log.write.push_result import PushResult
 
 QUEUE = "orders"
 GROUP = "workers"

@@ -10,9 +10,9 @@ import psycopg
 import pytest
 
 from penstock.core.errors import Conflict, NotFound
-from penstock.log.dead_letters.models import DeadLetterFilter
+from penstock.log.dead_letters.dead_letter import DeadLetterFilter
 from penstock.log.log import Log
-from penstock.log.write.batch import Batch
+from penstock.log.write.encode.batch import Batch
 from tests.log.logs import (
     PATIENCE,
     QUEUE,

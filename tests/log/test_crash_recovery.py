@@ -22,11 +22,11 @@ from penstock.core.clock import Clock
 from penstock.core.errors import DatabaseUnavailable
 from penstock.db.embedded import server as embedded
 from penstock.db.embedded.server import EmbeddedPostgres
-from penstock.log.dead_letters.models import DeadLetterFilter
+from penstock.log.dead_letters.dead_letter import DeadLetterFilter
 from penstock.log.log import Log
 from penstock.log.read.ack import EventStatus
-from penstock.log.write.batch import Batch
-from penstock.log.write.result import PushResult
+from penstock.log.write.encode.batch import Batch
+from penstock.log.write.push_result import PushResult
 from tests.log.logs import (
     CACHED_AND_UNCACHED,
     GROUP,
@@ -180,7 +180,7 @@ import asyncio, sys
 from penstock.core.settings import Settings
 from penstock.db.pool import Database
 from penstock.log.log import Log
-from penstock.log.write.batch import Batch
+from penstock.log.write.encode.batch import Batch
 
 async def main() -> None:
     log = await Log(Database(Settings(database_url=sys.argv[1]))).open()

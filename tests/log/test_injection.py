@@ -10,11 +10,11 @@ from psycopg import sql
 
 from penstock.core.errors import InvalidRequest, NotFound
 from penstock.engine.compile.windows.aggregate_columns import ResultColumn, StateColumn
-from penstock.engine.registry import Registry
-from penstock.engine.result_tables import ResultTables
-from penstock.log.dead_letters.models import DeadLetterFilter
+from penstock.engine.query_registry import Registry
+from penstock.engine.results.result_tables import ResultTables
+from penstock.log.dead_letters.dead_letter import DeadLetterFilter
 from penstock.log.log import Log
-from penstock.log.write.batch import Batch
+from penstock.log.write.encode.batch import Batch
 from tests.corpus.hostile import NAMES, UNSTORABLE
 from tests.log.logs import data, drain, letters, pop, push
 

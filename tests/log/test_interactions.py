@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from penstock.core.clock import Clock
-from penstock.log.dead_letters.models import DeadLetterFilter
+from penstock.log.dead_letters.dead_letter import DeadLetterFilter
 from penstock.log.log import Log
 from penstock.log.write.append import Appender
-from penstock.log.write.batch import Batch
-from penstock.log.write.chunk_builder import build_chunks
+from penstock.log.write.encode.batch import Batch
+from penstock.log.write.encode.chunk_builder import build_chunks
 from penstock.log.write.flush import AppendRequest
 from penstock.log.write.idempotency import IdempotencyKeys
 from tests.log.logs import GROUP, QUEUE, data, drain, lag, pop, push

@@ -33,12 +33,12 @@ from hypothesis.stateful import (
 
 from penstock.core.clock import Clock
 from penstock.core.errors import TransactionRefused
-from penstock.log.dead_letters.models import DeadLetterFilter
+from penstock.log.dead_letters.dead_letter import DeadLetterFilter
 from penstock.log.event import Event
 from penstock.log.log import Log
 from penstock.log.read.ack import EventStatus
 from penstock.log.read.pop_request import PopRequest
-from penstock.log.write.batch import Batch
+from penstock.log.write.encode.batch import Batch
 from tests.log.logs import ask, opened, roll
 from tests.log.model import LEASE, RETRY_DELAY, Model, Outcome, PartitionModel, Status
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from itertools import chain
 
-from penstock.log.dead_letters.models import DeadLetterFilter
+from penstock.log.dead_letters.dead_letter import DeadLetterFilter
 from penstock.log.read.ack import EventStatus
 from tests.log.logs import (
     CACHED_AND_UNCACHED,

@@ -11,7 +11,7 @@ import pytest
 
 from penstock.core.clock import Clock
 from penstock.core.errors import NotFound
-from penstock.log.dead_letters.models import DeadLetterFilter
+from penstock.log.dead_letters.dead_letter import DeadLetterFilter
 from penstock.log.log import Log
 from tests.log.logs import (
     GROUP,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from penstock.core.clock import Clock
-from penstock.log.dead_letters.models import DeadLetterFilter
+from penstock.log.dead_letters.dead_letter import DeadLetterFilter
 from penstock.log.log import Log
 from tests.log.logs import (
     QUEUE,

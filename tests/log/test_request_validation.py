@@ -18,11 +18,11 @@ from penstock.core.errors import (
     NotFound,
     PenstockError,
 )
-from penstock.log.dead_letters.models import DeadLetterFilter
+from penstock.log.dead_letters.dead_letter import DeadLetterFilter
 from penstock.log.log import Log
 from penstock.log.read.ack import EventStatus
 from penstock.log.read.pop_request import PopRequest
-from penstock.log.write.batch import Batch
+from penstock.log.write.encode.batch import Batch
 from tests.log.logs import GROUP, QUEUE, ask, data, drain, pop, push
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from penstock.core.clock import Clock
-from penstock.log.dead_letters.models import DEAD_LETTER_HEADER, DeadLetterFilter
+from penstock.log.dead_letters.dead_letter import DEAD_LETTER_HEADER, DeadLetterFilter
 from penstock.log.event import Event
 from penstock.log.log import Log
 from penstock.log.read.ack import EventStatus

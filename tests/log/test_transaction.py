@@ -10,7 +10,7 @@ from penstock.core.clock import Clock
 from penstock.core.errors import InvalidRequest, QueueFull, TransactionRefused
 from penstock.log.log import Log
 from penstock.log.read.ack import EventStatus
-from penstock.log.write.batch import Batch
+from penstock.log.write.encode.batch import Batch
 from tests.log.logs import (
     GROUP,
     QUEUE,

@@ -13,7 +13,7 @@ from penstock.core.clock import Clock
 from penstock.core.errors import QueueFull
 from penstock.engine.alerts.evaluate import evaluate_rules
 from penstock.log.log import Log
-from penstock.log.write.json_events import JsonEvents
+from penstock.log.write.encode.json_events import JsonEvents
 from penstock.sinks import Alerts, RuleStore, Sinks
 from penstock.stream.rules import Rule, above, absent, rule
 from tests.cli.command_line import CommandLine

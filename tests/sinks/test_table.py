@@ -15,7 +15,7 @@ from penstock.core.errors import UnknownField
 from penstock.core.settings import Settings
 from penstock.log.log import Log
 from penstock.sinks import Backoff, Sinks, Table
-from penstock.sinks.background import run_sinks_in_background
+from penstock.sinks.delivery.stream_sinks import run_sinks_in_background
 from tests.log.logs import ask, eventually, lag, letters, push
 
 QUICK = Backoff(first=0.01, longest=0.05)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from penstock.core.errors import InvalidOption, InvalidRequest
 from penstock.stream import aggregates as agg
-from penstock.stream.aggregates import KINDS, Aggregate, check_aggregate
+from penstock.stream.aggregates import KINDS, WindowAggregate, check_aggregate
 
 
 @pytest.mark.parametrize(
@@ -35,17 +35,17 @@ from penstock.stream.aggregates import KINDS, Aggregate, check_aggregate
         ("top_k(page, 3)", agg.top_k("page", 3)),
         ("top_k(concat(a, b))", agg.top_k("concat(a, b)", 10)),
         ("top_k(concat(a, b), 5)", agg.top_k("concat(a, b)", 5)),
-        *((f"{kind}(x)", Aggregate(kind, "x")) for kind in KINDS if kind not in ("percentile", "top_k")),
+        *((f"{kind}(x)", WindowAggregate(kind, "x")) for kind in KINDS if kind not in ("percentile", "top_k")),
     ],
 )
-def test_text_is_parsed_as_aggregate(text: str, meant: Aggregate) -> None:
+def test_text_is_parsed_as_aggregate(text: str, meant: WindowAggregate) -> None:
     assert check_aggregate("a", text) == meant
 
 
 @given(st.sampled_from([kind for kind in KINDS if kind != "count"]), st.sampled_from(["a", "f(a, b)", "'x, y' || b"]))
 def test_description_parses_back_to_the_aggregate(kind: str, expression: str) -> None:
     number = {"percentile": 0.25, "top_k": 7.0}.get(kind)
-    made = Aggregate(kind, expression, number)
+    made = WindowAggregate(kind, expression, number)
     assert check_aggregate("a", made.describe()) == made
 
 
@@ -63,7 +63,7 @@ def test_description_parses_back_to_the_aggregate(kind: str, expression: str) ->
         7,
         sum,
         {"sum": "a"},
-        Aggregate("no"),
+        WindowAggregate("no"),
     ],
     ids=str,
 )
@@ -122,7 +122,7 @@ def test_top_k_number_is_between_1_and_1000(k: Any) -> None:
         (agg.percentile("a", 0.99999999), "percentile(a, 0.99999999)"),
     ],
 )
-def test_description_contains_all_digits(aggregate: Aggregate, words: str) -> None:
+def test_description_contains_all_digits(aggregate: WindowAggregate, words: str) -> None:
     assert aggregate.describe() == words
 
 

@@ -14,14 +14,14 @@ from penstock.stream import aggregates as agg
 from penstock.stream.definition import Definition
 from penstock.stream.steps import (
     EnrichCall,
-    Filter,
-    FlatMap,
-    Foreach,
+    FilterStep,
+    FlatMapStep,
+    ForeachStep,
     Lookup,
-    Map,
+    MapStep,
     ReferenceTable,
     Retries,
-    Sql,
+    SqlStep,
     runs_in_python,
 )
 from penstock.stream.time_rules import TimeRules
@@ -72,18 +72,18 @@ def test_stream_reads_several_queues() -> None:
 @pytest.mark.parametrize(
     ("stream", "step"),
     [
-        (ORDERS.map("a AS b"), Map("map-1", "a AS b")),
-        (ORDERS.map({"b": "a + 1", "c d": "f(x, y) -- why"}), Map("map-1", "a + 1 AS `b`, f(x, y) AS `c d`")),
-        (ORDERS.map(identity, returns={"a": "int"}), Map("map-1", identity, {"a": "int"})),
-        (ORDERS.map(identity, retry_limit=0), Map("map-1", identity, None, Retries(limit=0))),
-        (ORDERS.filter("a > 1", name="big"), Filter("big", "a > 1")),
-        (ORDERS.filter(COLUMN), Filter("filter-1", COLUMN)),
+        (ORDERS.map("a AS b"), MapStep("map-1", "a AS b")),
+        (ORDERS.map({"b": "a + 1", "c d": "f(x, y) -- why"}), MapStep("map-1", "a + 1 AS `b`, f(x, y) AS `c d`")),
+        (ORDERS.map(identity, returns={"a": "int"}), MapStep("map-1", identity, {"a": "int"})),
+        (ORDERS.map(identity, retry_limit=0), MapStep("map-1", identity, None, Retries(limit=0))),
+        (ORDERS.filter("a > 1", name="big"), FilterStep("big", "a > 1")),
+        (ORDERS.filter(COLUMN), FilterStep("filter-1", COLUMN)),
         (
             ORDERS.filter(identity, retry_pause_seconds=0.5, timeout_seconds=0),
-            Filter("filter-1", identity, Retries(3, 0.5, 0)),
+            FilterStep("filter-1", identity, Retries(3, 0.5, 0)),
         ),
-        (ORDERS.flat_map("items"), FlatMap("flat_map-1", "items")),
-        (ORDERS.foreach(print), Foreach("foreach-1", print)),
+        (ORDERS.flat_map("items"), FlatMapStep("flat_map-1", "items")),
+        (ORDERS.foreach(print), ForeachStep("foreach-1", print)),
         (ORDERS.enrich(waits, concurrency=3), EnrichCall("enrich-1", waits, 3)),
         (ORDERS.enrich("crm.customers", on="id"), Lookup("enrich-1", ReferenceTable("TABLE crm.customers"), ("id",))),
         (
@@ -93,7 +93,7 @@ def test_stream_reads_several_queues() -> None:
         (ORDERS.enrich(FRAME, on="id"), Lookup("enrich-1", ReferenceTable(frame=FRAME), ("id",))),
         (
             ORDERS.sql("SELECT a FROM stream JOIN fx USING (b);", fx="app.fx"),
-            Sql("sql-1", "SELECT a FROM stream JOIN fx USING (b)", {"fx": ReferenceTable("TABLE app.fx")}),
+            SqlStep("sql-1", "SELECT a FROM stream JOIN fx USING (b)", {"fx": ReferenceTable("TABLE app.fx")}),
         ),
     ],
     ids=lambda value: "",

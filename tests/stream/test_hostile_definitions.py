@@ -11,7 +11,7 @@ import pytest
 from penstock import agg
 from penstock.connector.options import OPTIONS, parse_read_options, parse_result_options, parse_write_options
 from penstock.core.errors import PenstockError
-from penstock.engine.options import RunOptions
+from penstock.engine.run_options import RunOptions
 from penstock.sinks import Console, File, Table, Webhook
 from penstock.sinks.files.parquet import Parquet
 from penstock.sinks.forward import Forward

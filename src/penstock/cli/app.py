@@ -17,6 +17,7 @@ from penstock.cli.command import (
     hide_flag_values,
     set_options,
 )
+from penstock.cli.command_session import CommandSession, SharedOptions
 from penstock.cli.commands import (
     console,
     db,
@@ -36,7 +37,6 @@ from penstock.cli.commands import (
     sql,
 )
 from penstock.cli.output import Output
-from penstock.cli.session import CommandSession, SharedOptions
 
 
 class PenstockGroup(TyperGroup):

@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperCommand
 from typer.models import OptionInfo
 
-from penstock.cli.session import CommandSession, SharedOptions
+from penstock.cli.command_session import CommandSession, SharedOptions
 from penstock.core.errors import (
     ConfigurationError,
     DatabaseError,

@@ -8,7 +8,7 @@ from typing import LiteralString
 
 import typer
 
-from penstock.cli.session import CommandSession, SharedOptions
+from penstock.cli.command_session import CommandSession, SharedOptions
 
 _TIMEOUT_SECONDS = 2.0
 _QUEUES: LiteralString = "SELECT name FROM penstock.queues ORDER BY name"

@@ -26,8 +26,8 @@ from penstock.core import json
 from penstock.core.errors import InvalidEvent, InvalidRequest, PenstockError, QueueFull
 from penstock.core.formatting import counted
 from penstock.core.wait_notice import WaitNotice
-from penstock.log.write.batch import Batch
-from penstock.log.write.result import PushResult
+from penstock.log.write.encode.batch import Batch
+from penstock.log.write.push_result import PushResult
 
 _BATCH_BYTES = 2 << 20
 _BATCH_EVENTS = 5_000
@@ -36,7 +36,7 @@ _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 
 @dataclass(frozen=True, slots=True)
-class EventFields:
+class PushTarget:
     """The queue to push to, and the fields that hold the key, id and time of each event."""
 
     queue: str
@@ -71,7 +71,7 @@ class LineBatch:
 class EventPusher:
     """Pushes events, retries while the queue is full, and counts the results."""
 
-    def __init__(self, transport: Transport, fields: EventFields, out: Output, wait: float) -> None:
+    def __init__(self, transport: Transport, fields: PushTarget, out: Output, wait: float) -> None:
         self._transport = transport
         self._fields = fields
         self._out = out

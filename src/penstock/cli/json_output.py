@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from penstock.log import options
+from penstock.log.queue_options import DEFAULTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from msgspec import Struct
 
     from penstock.engine.client_queries import ClientQuery
-    from penstock.engine.ledger import Activity, CycleRecord
-    from penstock.engine.registry import QueryInfo
-    from penstock.engine.views.status import ViewStatus
-    from penstock.log.dead_letters.models import DeadLetter, DeadLetterEdit
+    from penstock.engine.cycle_ledger import Activity, CycleRecord
+    from penstock.engine.query_registry import QueryInfo
+    from penstock.engine.views.view_size import ViewStatus
+    from penstock.log.dead_letters.dead_letter import DeadLetter, DeadLetterEdit
     from penstock.log.event import Event
     from penstock.log.groups import PartitionPosition
     from penstock.log.queue import Queue
     from penstock.log.queue_info import GroupInfo, QueueInfo
     from penstock.log.storage.partitions import Partition
 
-OPTIONS = (*options.DEFAULTS, "dedup_window_seconds")
+OPTIONS = (*DEFAULTS, "dedup_window_seconds")
 
 
 def queue_options(queue: Queue) -> dict[str, Any]:

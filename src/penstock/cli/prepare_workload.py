@@ -14,7 +14,7 @@ from pyspark import SparkContext
 from penstock import Stream, SyncPenstock, agg
 from penstock.core.settings import Settings
 from penstock.db.embedded.server import EmbeddedPostgres
-from penstock.engine.spark.session import spark_session
+from penstock.engine.spark.spark_session import spark_session
 
 _QUEUE = "prepare"
 

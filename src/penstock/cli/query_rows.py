@@ -12,7 +12,7 @@ from typing import Any
 from penstock.cli.output import Output
 from penstock.cli.times import format_time
 from penstock.client.transport import Transport
-from penstock.engine.result_rows import QueryRows, RowColumn, RowRequest, read_rows
+from penstock.engine.results.result_reader import QueryRows, RowColumn, RowRequest, read_rows
 
 _WATCH_SECONDS = 1.0
 _NUMBER_TYPES = ("bigint", "integer", "numeric", "double precision", "real")

@@ -7,7 +7,14 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from penstock.log.options import DEFAULTS, DESCRIPTIONS, format_option, is_nullable_option, option_choices, parse_option
+from penstock.log.queue_options import (
+    DEFAULTS,
+    DESCRIPTIONS,
+    format_option,
+    is_nullable_option,
+    option_choices,
+    parse_option,
+)
 
 #: Defaults that the log does not know.
 _DEFAULTS = {

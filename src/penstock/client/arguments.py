@@ -12,8 +12,8 @@ from penstock.core.clock import from_micros
 from penstock.core.errors import InvalidEvent, InvalidOption, InvalidRequest
 from penstock.core.names import find_key_problem
 from penstock.log.event import Event
-from penstock.log.write.json_events import JsonEvent
-from penstock.log.write.validation import check_headers, check_ids, check_shape, micros_of
+from penstock.log.write.encode.json_events import JsonEvent
+from penstock.log.write.encode.validation import check_headers, check_ids, check_shape, micros_of
 
 #: One event to push, or several.
 EventsToPush = Mapping[str, Any] | Iterable[Mapping[str, Any]]

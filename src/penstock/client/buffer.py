@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from penstock.client.arguments import encode_event
-from penstock.client.session import ClientSession
+from penstock.client.client_session import ClientSession
 from penstock.core.backoff import Backoff, RetryTimer
 from penstock.core.errors import (
     BufferFull,
@@ -23,9 +23,9 @@ from penstock.core.errors import (
 )
 from penstock.core.formatting import counted
 from penstock.core.wait_notice import WaitNotice
-from penstock.log.write.batch import Batch
-from penstock.log.write.json_events import JsonEvent, JsonEvents
-from penstock.log.write.result import Pushed, PushResult
+from penstock.log.write.encode.batch import Batch
+from penstock.log.write.encode.json_events import JsonEvent, JsonEvents
+from penstock.log.write.push_result import Pushed, PushResult
 
 _logger = logging.getLogger("penstock.client")
 

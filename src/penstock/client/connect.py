@@ -68,8 +68,8 @@ def transport_for(
         from penstock.client.transport import DatabaseTransport
 
         return DatabaseTransport(settings, clock)
+    from penstock.client.http.http_transport import HttpTransport
     from penstock.client.http.retrying_http import RetryingHttpClient
-    from penstock.client.http.transport import HttpTransport
 
     return HttpTransport(
         RetryingHttpClient(

@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from penstock.client.delivery import BatchDelivery
+from penstock.client.handler_calls import BatchDelivery
 from penstock.core.errors import InvalidRequest
 from penstock.log.read.consume_loop import MAX_POP_WAIT_SECONDS, ConsumeLoop
 
 if TYPE_CHECKING:
+    from penstock.client.client_session import ClientSession
     from penstock.client.queue import HandleSettings
-    from penstock.client.session import ClientSession
     from penstock.log.event import Event
     from penstock.log.read.pop_request import PopRequest
 

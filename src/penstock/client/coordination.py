@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from msgspec import Raw
 
-from penstock.client.session import ClientSession
+from penstock.client.client_session import ClientSession
 from penstock.core import json
 from penstock.core.backoff import Backoff
 from penstock.core.errors import InvalidRequest, LockNotHeld, PenstockError, short_repr

@@ -8,11 +8,11 @@ from datetime import datetime
 from functools import partial
 from typing import Any, TypeAlias, TypedDict, Unpack
 
-from penstock.client.session import ClientSession
+from penstock.client.client_session import ClientSession
 from penstock.core import json
 from penstock.core.errors import InvalidRequest, NotFound, short_repr
 from penstock.core.option_checks import check_integer
-from penstock.log.dead_letters.models import DeadLetter, DeadLetterEdit, DeadLetterFilter, Edit, Redrive
+from penstock.log.dead_letters.dead_letter import DeadLetter, DeadLetterEdit, DeadLetterFilter, Edit, Redrive
 from penstock.log.dead_letters.redrive import REDRIVE_LIMIT
 
 # Aliases, because the method ``list`` of the class hides the type in its signatures.
@@ -27,7 +27,7 @@ _MAX_PREVIEW = 1_000
 _MAX_ID = 2**63 - 1
 
 
-class DeadLetterConditions(TypedDict, total=False):
+class DeadLetterArguments(TypedDict, total=False):
     """Filters of dead letters, as :class:`DeadLetterHandle` describes them."""
 
     key: str | None
@@ -68,7 +68,7 @@ class DeadLetterHandle:
     group: str | None = None
     """The group whose dead letters these are; None for all groups."""
 
-    async def list(self, limit: int = 100, offset: int = 0, **conditions: Unpack[DeadLetterConditions]) -> DeadLetters:
+    async def list(self, limit: int = 100, offset: int = 0, **conditions: Unpack[DeadLetterArguments]) -> DeadLetters:
         """Return a page of dead letters, newest failure first."""
         check_integer("limit", limit, 1, _MAX_COUNT)
         check_integer("offset", offset, 0, 2**62)
@@ -84,7 +84,7 @@ class DeadLetterHandle:
             raise NotFound(f"{owner} has no dead letter {id}; it may have been redriven or purged")
         return letters[0]
 
-    async def count(self, **conditions: Unpack[DeadLetterConditions]) -> int:
+    async def count(self, **conditions: Unpack[DeadLetterArguments]) -> int:
         """Return how many dead letters match."""
         return await self._session.transport.count_dead_letters(self._filter(**conditions))
 
@@ -94,7 +94,7 @@ class DeadLetterHandle:
         limit: int = REDRIVE_LIMIT,
         all: bool = False,
         mapping: DeadLetterMapping | None = None,
-        **conditions: Unpack[DeadLetterConditions],
+        **conditions: Unpack[DeadLetterArguments],
     ) -> Redrive:
         """Send dead letters back to the group that failed on them, oldest first, with the data that a mapping makes.
 
@@ -114,7 +114,7 @@ class DeadLetterHandle:
         mapping: DeadLetterMapping,
         ids: Iterable[int] | int | None = None,
         limit: int = 20,
-        **conditions: Unpack[DeadLetterConditions],
+        **conditions: Unpack[DeadLetterArguments],
     ) -> DeadLetterEdits:
         """Return the data of the oldest dead letters before and after a mapping. Nothing is changed or sent."""
         check_integer("limit", limit, 1, _MAX_PREVIEW)
@@ -122,7 +122,7 @@ class DeadLetterHandle:
         return await self._session.transport.preview_mapping(selected, mapping, limit=limit)
 
     async def purge(
-        self, ids: Iterable[int] | int | None = None, all: bool = False, **conditions: Unpack[DeadLetterConditions]
+        self, ids: Iterable[int] | int | None = None, all: bool = False, **conditions: Unpack[DeadLetterArguments]
     ) -> int:
         """Delete dead letters permanently, by id, by filter, or ``all``; return how many."""
         selected = self._filter(_read_ids(ids), **conditions)
@@ -130,7 +130,7 @@ class DeadLetterHandle:
             raise InvalidRequest("purge would delete every dead letter: give ids or a filter, or all=True")
         return await self._session.transport.purge(selected)
 
-    def _filter(self, ids: DeadLetterIds | None = None, **conditions: Unpack[DeadLetterConditions]) -> DeadLetterFilter:
+    def _filter(self, ids: DeadLetterIds | None = None, **conditions: Unpack[DeadLetterArguments]) -> DeadLetterFilter:
         return DeadLetterFilter(ids, self.queue, self.group, **conditions)
 
 

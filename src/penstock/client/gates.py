@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypedDict, Unpack
 
-from penstock.client.session import ClientSession
+from penstock.client.client_session import ClientSession
 from penstock.core.option_checks import check_number
-from penstock.engine.gates.admin import GateChange, GateInfo
+from penstock.engine.gates.gate_admin import GateChange, GateInfo
 
 _MAX_HOLD_SECONDS = 366 * 86_400
 

@@ -15,25 +15,25 @@ from penstock.client.arguments import (
     read_events,
     read_popped,
 )
+from penstock.client.client_session import ClientSession
 from penstock.client.connect import connect
 from penstock.client.coordination import KvHandle, LockHandle, TimerHandle, kv_handle, timer_handle
 from penstock.client.gates import GateHandle
 from penstock.client.queue import QueueHandle
-from penstock.client.session import ClientSession
 from penstock.client.transaction import Transaction
 from penstock.core.clock import Clock
 from penstock.core.errors import InvalidOption, InvalidRequest, short_repr
 from penstock.core.names import check_key, check_name
 from penstock.core.option_checks import check_flag, check_number
 from penstock.db.user_connection import UserConnection
-from penstock.engine.result_rows import QueryRows, ResultView, RowRequest, read_rows
+from penstock.engine.results.result_reader import QueryRows, ResultView, RowRequest, read_rows
 from penstock.log.event import Event
 from penstock.log.queue import Queue
 from penstock.log.queue_info import GroupInfo
 from penstock.log.read.ack import AckResult
 from penstock.log.upkeep import Upkeep
-from penstock.log.write.batch import Batch
-from penstock.log.write.result import PushResult
+from penstock.log.write.encode.batch import Batch
+from penstock.log.write.push_result import PushResult
 
 _ACK_CONTEXT = {"group": "group", "consumer_group": "group", "consumerGroup": "group", "error": "error"}
 

@@ -10,21 +10,21 @@ from typing import Any, Literal
 
 from penstock.client.arguments import EventsToPush, read_events, read_ndjson, read_options
 from penstock.client.buffer import Buffer, BufferSettings
+from penstock.client.client_session import ClientSession
 from penstock.client.consumer import ConsumeResult, Handler, HandlerConsumer, StopEvent
 from penstock.client.dead_letters import DeadLetterHandle
-from penstock.client.session import ClientSession
 from penstock.core.errors import InvalidOption, InvalidRequest, NotFound
 from penstock.core.names import check_key, check_name
 from penstock.core.option_checks import check_flag, check_integer, check_number
 from penstock.log.event import Event
 from penstock.log.groups import DEFAULT_GROUP, PartitionPosition
-from penstock.log.options import check_options, check_timestamp
 from penstock.log.queue import Queue
 from penstock.log.queue_info import QueueInfo
+from penstock.log.queue_options import check_options, check_timestamp
 from penstock.log.read.pop_request import PopRequest
 from penstock.log.start_position import StartPosition, parse_start_position
-from penstock.log.write.batch import Batch
-from penstock.log.write.result import PushResult
+from penstock.log.write.encode.batch import Batch
+from penstock.log.write.push_result import PushResult
 
 Partitioning = Literal["key", "hash"]
 #: A position of a group: an end of the log, or a time (a datetime, or ISO 8601 text with a time zone).

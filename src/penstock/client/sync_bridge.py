@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
-from penstock.client.session import CloseRefused
+from penstock.client.client_session import CloseRefused
 from penstock.core.errors import PenstockError
 from penstock.core.event_loop import EventLoopClosed, EventLoopThread
 

@@ -15,8 +15,8 @@ from penstock.client.arguments import (
     read_ndjson,
     read_popped,
 )
+from penstock.client.client_session import ClientSession
 from penstock.client.coordination import LockHandle, put_operation, schedule_operation, to_change
-from penstock.client.session import ClientSession
 from penstock.core.errors import InvalidRequest
 from penstock.core.names import check_key, check_name
 from penstock.db.user_connection import UserConnection
@@ -24,7 +24,7 @@ from penstock.log.coordination.kv import NULL, KvOperation, check_namespace
 from penstock.log.coordination.timers import TimerOperation
 from penstock.log.read.ack import EventStatus, check_status
 from penstock.log.transaction import TransactionResult
-from penstock.log.write.batch import Batch
+from penstock.log.write.encode.batch import Batch
 
 if TYPE_CHECKING:
     from penstock.client._sync import SyncLockHandle

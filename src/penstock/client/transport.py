@@ -13,14 +13,14 @@ from penstock.client.dead_letters import DeadLetterMapping, edit_function
 from penstock.core.clock import Clock
 from penstock.core.settings import Settings
 from penstock.db.pool import Database
-from penstock.engine.gates.admin import GateAdmin, GateChange, GateInfo
-from penstock.engine.result_rows import RowPage, RowRequest, read_page
-from penstock.log.dead_letters.models import DeadLetterEdit, DeadLetterFilter, Redrive
+from penstock.engine.gates.gate_admin import GateAdmin, GateChange, GateInfo
+from penstock.engine.results.result_reader import RowPage, RowRequest, read_page
+from penstock.log.dead_letters.dead_letter import DeadLetterEdit, DeadLetterFilter, Redrive
 from penstock.log.dead_letters.redrive import REDRIVE_LIMIT
 from penstock.log.log import Log
 
 if TYPE_CHECKING:
-    from penstock.client.http.transport import HttpTransport
+    from penstock.client.http.http_transport import HttpTransport
 
 
 class DatabaseTransport(Log):

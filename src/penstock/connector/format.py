@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from penstock.connector.options import ReadOptions
     from penstock.connector.read.result_table import ResultView
     from penstock.connector.read.task_reader import TaskReader
-    from penstock.connector.write.writer import WriteTarget
+    from penstock.connector.write.staged_writer import WriteTarget
 
 
 class PenstockFormat(DataSource):
@@ -67,26 +67,26 @@ class PenstockFormat(DataSource):
         return QueueStreamReader(parsed, self._task_reader(parsed, schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from penstock.connector.write.writer import QueueWriter
+        from penstock.connector.write.staged_writer import QueueWriter
 
         target = self._target(schema, overwrite, streaming=False)
         target.check_queue()
         return QueueWriter(target)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        from penstock.connector.write.writer import QueueStreamWriter
+        from penstock.connector.write.staged_writer import QueueStreamWriter
 
         return QueueStreamWriter(self._target(schema, overwrite, streaming=True))
 
     def _result(self) -> ResultView:
-        from penstock.connector.database import find_database
+        from penstock.connector.database_url import find_database
         from penstock.connector.options import parse_result_options
         from penstock.connector.read.result_table import ResultView
 
         return ResultView(find_database(self.options), parse_result_options(self.options))
 
     def _task_reader(self, options: ReadOptions, schema: StructType) -> TaskReader:
-        from penstock.connector.database import find_database
+        from penstock.connector.database_url import find_database
         from penstock.connector.read.columns import output_columns
         from penstock.connector.read.task_reader import TaskReader
 
@@ -94,10 +94,10 @@ class PenstockFormat(DataSource):
         return TaskReader(find_database(self.options), output, options.mode, options.keys, options.fail_on_loss)
 
     def _target(self, schema: StructType, overwrite: bool, *, streaming: bool) -> WriteTarget:
-        from penstock.connector.database import find_database
+        from penstock.connector.database_url import find_database
         from penstock.connector.options import parse_write_options
-        from penstock.connector.write.rows import EventRows
-        from penstock.connector.write.writer import WriteTarget
+        from penstock.connector.write.column_mapping import EventRows
+        from penstock.connector.write.staged_writer import WriteTarget
         from penstock.core.errors import InvalidRequest
 
         options = parse_write_options(self.options, streaming=streaming)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from penstock.connector.database import Conninfo
+from penstock.connector.database_url import Conninfo
 from penstock.core.settings import Settings
 from penstock.db.pool import Database
 from penstock.log.log import Log

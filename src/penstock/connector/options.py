@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import msgspec
 
 from penstock.core.errors import InvalidOption, PenstockError, short_repr
 from penstock.core.names import check_name
+from penstock.core.suggestions import closest_names
 from penstock.log.start_position import parse_start_position
 
 #: An end of the queue, a time, or offsets by partition id.
@@ -238,13 +238,13 @@ def _unknown(name: str, known: Mapping[str, str], method: str) -> InvalidOption:
 
 
 def _closest(text: str, among: Iterable[str], spelling: Mapping[str, str] | None = None) -> str:
-    closest = difflib.get_close_matches(text, list(among), n=1, cutoff=0.6)
+    closest = closest_names(text, list(among))
     return f"; did you mean {(spelling or {}).get(closest[0], closest[0])!r}?" if closest else ""
 
 
 def _check_fields(text: str) -> None:
     try:
-        from penstock.stream.sql.types import find_columns_problem
+        from penstock.stream.sql.column_types import find_columns_problem
     except ImportError:
         return  # where the package came as a zip, sqlglot may be missing; Spark reports an error in the schema, too
     problem = find_columns_problem(text) if text else None

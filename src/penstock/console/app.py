@@ -26,8 +26,8 @@ from penstock.server.http.json_log import configure_json_logging
 from penstock.server.http.middleware import RequestMiddleware
 from penstock.server.metrics.counters import ServerMetrics
 from penstock.server.metrics.vitals import VitalsRecorder
+from penstock.server.process.http_worker import Worker
 from penstock.server.process.listener import address, listen
-from penstock.server.process.worker import Worker
 from penstock.server.services import Services
 from penstock.server.settings import ServerSettings
 

@@ -16,7 +16,7 @@ from penstock.db.readonly_login import ReadOnlyLogin
 from penstock.log.log import Log
 from penstock.server.auth.authenticate import Authenticator
 from penstock.server.auth.identity import UNRESTRICTED, Identity
-from penstock.server.metrics.database import DatabaseMetrics
+from penstock.server.metrics.database_metrics import DatabaseMetrics
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Collection
-
 from penstock.core.errors import InvalidName, InvalidRequest
 
 MAX_NAME = 200
 MAX_KEY_BYTES = 1024
 #: The most bytes of a window's or a join's key: PostgreSQL can index it, however well it is compressed.
 MAX_WINDOW_KEY_BYTES = 2600
-#: A message lists up to so many known names.
-_MAX_LISTED = 12
 
 
 def check_name(name: object, what: str) -> str:
@@ -71,19 +66,3 @@ def check_key(key: object) -> str:
         raise InvalidName(f"the key {problem}")
     assert isinstance(key, str)  # noqa: S101 - for mypy
     return str.__str__(key)
-
-
-def closest_names(name: str, known: Collection[str]) -> list[str]:
-    """Return up to three of the known names that a misspelt name may stand for, the nearest first."""
-    by_lower = {each.lower(): each for each in sorted(known)}
-    close = difflib.get_close_matches(name.lower(), list(by_lower), n=3, cutoff=0.6)
-    return [by_lower[each] for each in close]
-
-
-def describe_known(name: str, known: Collection[str]) -> str:
-    """Return the known names that a misspelt name may stand for, for a message; without any, all known names."""
-    if close := closest_names(name, known):
-        return f"did you mean {' or '.join(map(repr, close))}?"
-    listed = sorted(known)[:_MAX_LISTED]
-    more = f" and {len(known) - len(listed)} more" if len(known) > len(listed) else ""
-    return f"known are {', '.join(map(repr, listed))}{more}" if listed else "none is known"

@@ -16,7 +16,7 @@ from rich.live import Live
 from rich.table import Table
 
 from penstock.core.formatting import number
-from penstock.engine.status import StatusReporter
+from penstock.engine.query_status import StatusReporter
 
 if TYPE_CHECKING:
     from types import FrameType

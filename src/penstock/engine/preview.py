@@ -23,37 +23,37 @@ from penstock.core.event_loop import EventLoopThread
 from penstock.core.settings import Settings
 from penstock.db.pool import Database
 from penstock.db.statements import Statements
-from penstock.db.sync import connect_for_user_sql
-from penstock.engine.arrow_csv import to_csv
-from penstock.engine.compile.events import compile_events
+from penstock.db.sync_connection import connect_for_user_sql
 from penstock.engine.compile.referenced_fields import stored_fields
 from penstock.engine.compile.schema.field_types import is_time_only, resolve_fields, resolve_udf_stages
 from penstock.engine.compile.schema.sample import SAMPLE_SIZE
 from penstock.engine.compile.split_stream import SplitStream, split_stream
+from penstock.engine.compile.stream_without_windows import compile_events
 from penstock.engine.compile.windows.window_assignment import CompiledWindows, compile_windows
 from penstock.engine.cycle.partials import WatermarkScope, split_result
-from penstock.engine.joins.inputs import input_streams
-from penstock.engine.joins.prepare import prepare_join
+from penstock.engine.joins.join_inputs import input_streams
+from penstock.engine.joins.join_setup import prepare_join
+from penstock.engine.query_registry import Registry
 from penstock.engine.reference_tables import ReferenceTables
-from penstock.engine.registry import Registry
-from penstock.engine.result_tables import ResultTables
+from penstock.engine.results.arrow_csv import to_csv
+from penstock.engine.results.result_tables import ResultTables
 from penstock.engine.source_views import resolve_views
 from penstock.engine.spark.errors import error_summary, stream_errors
 from penstock.engine.spark.functions import register_functions
-from penstock.engine.spark.session import new_session, spark_session
-from penstock.engine.views.inputs import ChangesInput, prepare_input, with_changes_schemas
-from penstock.engine.views.reader import ViewReader
-from penstock.engine.views.relation import quoted
-from penstock.engine.views.state import StateConfig
+from penstock.engine.spark.spark_session import new_session, spark_session
+from penstock.engine.views.compile.spark_relation import quoted
+from penstock.engine.views.state.operator_state import StateConfig
+from penstock.engine.views.view_inputs import ChangesInput, prepare_input, with_changes_schemas
+from penstock.engine.views.view_reader import ViewReader
+from penstock.engine.worker.event_reader import EventReader, decode_events
 from penstock.engine.worker.json_values import to_json_value
 from penstock.engine.worker.read_config import EMPTY_SCHEMA, EVENT_JSON, ReadConfig
-from penstock.engine.worker.reader import EventReader, decode_events
-from penstock.engine.worker.reports import EventFailure
+from penstock.engine.worker.task_reports import EventFailure
 from penstock.log.event import Event
 from penstock.log.log import Log
 from penstock.stream.definition import Definition
 from penstock.stream.fingerprint import describe
-from penstock.stream.steps import Foreach
+from penstock.stream.steps import ForeachStep
 from penstock.stream.views.view import MaterializedView
 
 _sql = Statements("penstock.engine", "preview.sql")
@@ -106,7 +106,7 @@ def _without_foreach(stream: Definition) -> Definition:
 
 
 def _drop_foreach(stream: Definition) -> Definition:
-    return dataclasses.replace(stream, steps=tuple(step for step in stream.steps if not isinstance(step, Foreach)))
+    return dataclasses.replace(stream, steps=tuple(step for step in stream.steps if not isinstance(step, ForeachStep)))
 
 
 def _merge_partials(table: pa.Table, windows: CompiledWindows, conninfo: str) -> list[dict[str, Any]]:

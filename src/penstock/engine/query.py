@@ -35,22 +35,22 @@ from penstock.core.settings import Settings
 from penstock.core.tracing import flush_spans, get_tracer_provider
 from penstock.db.pool import Database
 from penstock.db.retry import CONNECTION_ERRORS
-from penstock.engine import commands, status
+from penstock.engine import query_commands, query_status
 from penstock.engine.compile.split_stream import split_stream
-from penstock.engine.cycle.models import QueryContext
-from penstock.engine.cycle.prepare import NoSampleEvents, PreparedQuery, prepare_query
-from penstock.engine.cycle.runner import build_small_job
+from penstock.engine.cycle.cycle_result import QueryContext
+from penstock.engine.cycle.cycle_runner import build_small_job
+from penstock.engine.cycle.query_setup import NoSampleEvents, PreparedQuery, prepare_query
 from penstock.engine.driver.loop import CycleLoop, RunState
 from penstock.engine.gates.gate_rules import check_gate_queues
-from penstock.engine.options import RunOptions
-from penstock.engine.registry import RegisteredQuery, Registry
-from penstock.engine.result_rows import QueryRows, RowRequest, read_page, read_rows
+from penstock.engine.query_registry import RegisteredQuery, Registry
+from penstock.engine.query_status import Status
+from penstock.engine.results.result_reader import QueryRows, RowRequest, read_page, read_rows
+from penstock.engine.run_options import RunOptions
 from penstock.engine.source_views import check_source_views, resolve_views
 from penstock.engine.spark.errors import error_summary
 from penstock.engine.spark.functions import register_functions
-from penstock.engine.spark.session import new_session, spark_session
-from penstock.engine.status import Status
-from penstock.engine.worker.task import set_cycle_job
+from penstock.engine.spark.spark_session import new_session, spark_session
+from penstock.engine.worker.spark_task import set_cycle_job
 from penstock.log.log import Log
 from penstock.stream.definition import Definition
 from penstock.stream.fingerprint import describe, fingerprint, with_stored_order
@@ -181,7 +181,7 @@ class Query:
                 watcher.cancel()
             try:
                 if self._id is not None:
-                    self._event_loop.run(status.refresh_backlog(self._database, self._id, self.status))
+                    self._event_loop.run(query_status.refresh_backlog(self._database, self._id, self.status))
                 self._event_loop.run(self._log.close())
                 if self._settings.tracing:
                     flush_spans(_SEND_SPANS_SECONDS)
@@ -214,7 +214,7 @@ class Query:
         )
         self._id = query.id
         stream = with_stored_order(self._stream, query.description, query.columns)
-        backlog = status.poll_backlog(self._database, query.id, self.status)
+        backlog = query_status.poll_backlog(self._database, query.id, self.status)
         self._watchers = [self._event_loop.submit(task) for task in (self._obey_commands(query), backlog)]
         if self._stream.sink is not None:
             run(self._create_sink_queue(self._stream.sink))
@@ -300,7 +300,7 @@ class Query:
         """Pause, resume and stop as commands from other processes demand."""
         while not self._state.stopping.is_set():
             try:
-                command = await commands.read_commands(self._database, query.id, query.at)
+                command = await query_commands.read_commands(self._database, query.id, query.at)
             except (PenstockError, psycopg.Error):
                 command = None
             if command is not None and command.stopped:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.core.errors import InvalidRequest, short_repr
-from penstock.db.sync import connect_for_user_sql
+from penstock.db.sync_connection import connect_for_user_sql
 from penstock.engine.worker.json_columns import DEFAULT_NUMBER
 from penstock.engine.worker.read_config import ReadConfig
 from penstock.stream.expression import is_frame, is_python

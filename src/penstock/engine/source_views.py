@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.core.errors import Conflict, InvalidRequest
-from penstock.engine.registry import Registry
+from penstock.engine.query_registry import Registry
 from penstock.log.log import Log
 from penstock.stream.definition import Definition
 from penstock.stream.views.view import OtherView, read_other_views

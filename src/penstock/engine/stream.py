@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from penstock.core.errors import InvalidName, InvalidRequest
 from penstock.core.names import check_name
 from penstock.core.settings import Settings
-from penstock.engine.options import RunOptions
+from penstock.engine.run_options import RunOptions
 from penstock.stream.definition import Definition
 
 if TYPE_CHECKING:
     from penstock.engine.query import Query
-    from penstock.engine.result_rows import QueryRows
-    from penstock.engine.status import Status
+    from penstock.engine.query_status import Status
+    from penstock.engine.results.result_reader import QueryRows
 
 
 #: PostgreSQL cuts longer names off.

@@ -17,18 +17,18 @@ import psycopg
 from penstock.core.errors import PenstockError
 from penstock.core.tracing import get_tracer_provider
 from penstock.db.statements import Statements
-from penstock.engine.cycle.models import CommitStats, ComputedCycle, CycleResult, QueryContext, SparkResult
-from penstock.engine.cycle.prepare import PreparedQuery
-from penstock.engine.cycle.runner import CycleRunner
-from penstock.engine.plan import CyclePlan
-from penstock.log.event_reader import read_events
+from penstock.engine.cycle.cycle_result import CommitStats, ComputedCycle, CycleResult, QueryContext, SparkResult
+from penstock.engine.cycle.cycle_runner import CycleRunner
+from penstock.engine.cycle.query_setup import PreparedQuery
+from penstock.engine.cycle_plan import CyclePlan
+from penstock.log.partition_reader import read_events
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from opentelemetry.trace import Span, SpanContext
 
-_sql = Statements("penstock.engine", "ledger.sql")
+_sql = Statements("penstock.engine", "cycle_ledger.sql")
 
 #: The trace contexts of so many events in so many partitions are read.
 _SEARCHED_PARTITIONS, _SEARCHED_EVENTS = 8, 64

@@ -18,10 +18,11 @@ from penstock.core.clock import Clock
 from penstock.core.encryption import check_key
 from penstock.core.errors import ConfigurationError, Conflict, InvalidOption, NotFound
 from penstock.core.formatting import counted
-from penstock.core.names import check_name, closest_names
+from penstock.core.names import check_name
+from penstock.core.suggestions import closest_names
 from penstock.db.retry import run_with_retry
 from penstock.db.statements import Statements
-from penstock.log import options as opt
+from penstock.log import queue_options as opt
 from penstock.log.partitioner import Partitioner
 from penstock.log.queue import Queue
 

@@ -17,8 +17,8 @@ from penstock.core.names import check_name
 from penstock.db.retry import run_with_retry
 from penstock.db.statements import Statements
 from penstock.log.catalog import Catalog
-from penstock.log.options import check_integer
 from penstock.log.queue import Queue
+from penstock.log.queue_options import check_integer
 from penstock.log.start_position import StartPosition, parse_start_position
 
 _sql = Statements("penstock.log", "groups.sql")
@@ -85,7 +85,7 @@ class _PartitionBounds(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Groups:
+class ConsumerGroups:
     pool: AsyncConnectionPool[Any]
     catalog: Catalog
     clock: Clock

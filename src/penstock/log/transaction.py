@@ -19,18 +19,18 @@ from penstock.db.retry import CONNECTION_ERRORS
 from penstock.db.statements import Statements
 from penstock.db.user_connection import UserConnection, wrap_user_connection
 from penstock.log.catalog import MAX_LAYOUT_RETRIES, Catalog, is_layout_change
-from penstock.log.groups import Groups
+from penstock.log.groups import ConsumerGroups
 from penstock.log.notify import CHANNEL
 from penstock.log.read.ack import Acks, EventStatus, PartitionAck, group_by_lease, partition_ack
 from penstock.log.read.ack_request import TransactionAck, group_acks
-from penstock.log.read.position import AckOutcome
+from penstock.log.read.ack_rules import AckOutcome
 from penstock.log.write.append import Appender
-from penstock.log.write.batch import Batch
+from penstock.log.write.encode.batch import Batch
+from penstock.log.write.encode.piece import Piece
 from penstock.log.write.flush import AppendRequest, PartitionName
 from penstock.log.write.idempotency import IdempotencyKeys, fingerprint
-from penstock.log.write.piece import Piece
 from penstock.log.write.push import Pusher
-from penstock.log.write.result import PushResult
+from penstock.log.write.push_result import PushResult
 
 #: A function that runs in a transaction, with its connection.
 TransactionStep: TypeAlias = Callable[["AsyncConnection[Any]"], Awaitable[None]]
@@ -54,7 +54,7 @@ class TransactionResult:
 class Transactions:
     pool: AsyncConnectionPool[Any]
     catalog: Catalog
-    groups: Groups
+    groups: ConsumerGroups
     acks: Acks
     pusher: Pusher
     appender: Appender

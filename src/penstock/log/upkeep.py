@@ -19,10 +19,13 @@ from penstock.core.errors import PenstockError
 from penstock.db.retry import CONNECTION_ERRORS
 from penstock.db.statements import Statements
 from penstock.log.catalog import Catalog
-from penstock.log.coordination.timers import TOPIC, Timers
+from penstock.log.coordination.due_timers import DueTimers
+from penstock.log.coordination.timers import TOPIC
 from penstock.log.notify import Notifier
+from penstock.log.storage.idle_cursors import park_idle_cursors
+from penstock.log.storage.retention import Retention
 from penstock.log.storage.segments import Segments
-from penstock.log.write.upload import remove_abandoned_uploads
+from penstock.log.write.abandoned_uploads import remove_abandoned_uploads
 
 _dead_letters = Statements("penstock.log.dead_letters", "dead_letters.sql")
 _backpressure = Statements("penstock.log.write", "backpressure.sql")
@@ -57,7 +60,8 @@ class UpkeepLoop:
     pool: AsyncConnectionPool[Any]
     catalog: Catalog
     segments: Segments
-    timers: Timers
+    retention: Retention
+    due_timers: DueTimers
     notifier: Notifier
     clock: Clock
 
@@ -83,7 +87,7 @@ class UpkeepLoop:
 
     async def _fire_timers(self) -> float | None:
         try:
-            return await self.timers.fire_due()
+            return await self.due_timers.fire()
         except (psycopg.Error, PenstockError, TimeoutError) as error:
             _logger.debug("firing timers failed and is tried again: %s", error)
         except Exception:
@@ -109,9 +113,9 @@ class UpkeepLoop:
                         if await self.segments.is_due(conn, queue):
                             queue = await self.segments.roll_on(conn, queue)
                             rolled += 1
-                        retention = await self.segments.apply_retention(conn, queue)
+                        retention = await self.retention.apply(conn, queue)
                         dropped, waiting = dropped + retention.dropped, waiting + retention.waiting
-                        parked += await self.segments.park_idle(conn, queue)
+                        parked += await park_idle_cursors(conn, queue, self.clock)
                         await remove_abandoned_uploads(conn, queue, self.clock)
                     except (psycopg.errors.LockNotAvailable, psycopg.errors.UndefinedTable) as error:
                         _logger.debug("upkeep of queue %r is left for the next round: %s", name, error)

@@ -14,16 +14,16 @@ from uuid import UUID
 from msgspec import Meta, Raw, Struct, field
 
 from penstock.core.errors import InvalidRequest
-from penstock.log import options
 from penstock.log.coordination.kv import KvOperation, KvResult
 from penstock.log.coordination.timers import TimerOperation
-from penstock.log.dead_letters.models import DeadLetter, DeadLetterEdit, DeadLetterFilter
+from penstock.log.dead_letters.dead_letter import DeadLetter, DeadLetterEdit, DeadLetterFilter
 from penstock.log.groups import PartitionPosition
 from penstock.log.queue import Queue
 from penstock.log.queue_info import GroupInfo, QueueSize
+from penstock.log.queue_options import DEFAULTS
 from penstock.log.read.ack_request import Ack, AckReply, NonNegativeInt, TransactionAck
 from penstock.log.storage.partitions import Partition
-from penstock.log.write.result import AppendedEvents, PushResult
+from penstock.log.write.push_result import AppendedEvents, PushResult
 
 #: The most events in one pop, read or ack.
 MAX_EVENTS = 10_000
@@ -56,12 +56,12 @@ class QueueDocument(Struct, frozen=True):
     def queue(self) -> Queue:
         """Convert to a queue of the log. An option that the server does not know gets its default."""
         values: dict[str, Any] = {name: getattr(self, name) for name in self.__struct_fields__ if name != "options"}
-        values |= {"id_segments": [], **options.DEFAULTS, **self.options}
+        values |= {"id_segments": [], **DEFAULTS, **self.options}
         return Queue(**{queue_field.name: values[queue_field.name] for queue_field in fields(Queue)})
 
 
 #: The names of all queue options.
-OPTIONS = (*options.DEFAULTS, "dedup_window_seconds")
+OPTIONS = (*DEFAULTS, "dedup_window_seconds")
 
 
 class QueueList(Struct, frozen=True):
@@ -269,7 +269,7 @@ class DeadLetterList(Struct, frozen=True):
     more: bool = False
 
 
-class Count(Struct, frozen=True):
+class CountResponse(Struct, frozen=True):
     """A number of objects."""
 
     count: int

@@ -8,7 +8,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from penstock.engine.client_queries import ClientQuery
-from penstock.engine.registry import QueryInfo
+from penstock.engine.query_registry import QueryInfo
 from penstock.log.queue_info import GroupInfo
 
 

@@ -23,7 +23,7 @@ from penstock.server.api import (
     events,
     gates,
     groups,
-    health,
+    health_probes,
     live,
     metrics,
     push,
@@ -35,7 +35,7 @@ from penstock.server.auth.authenticate import Authenticator
 from penstock.server.http.errors import PROBLEM_JSON, PROBLEM_KINDS, ErrorFormat, Problem
 from penstock.server.http.middleware import RequestMiddleware
 from penstock.server.http.tracing import TracingMiddleware, create_tracing
-from penstock.server.ingest import push as queue_push
+from penstock.server.ingest import queue_push
 from penstock.server.metrics.counters import ServerMetrics
 from penstock.server.metrics.vitals import VitalsRecorder
 from penstock.server.queen import routes as queen
@@ -58,7 +58,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *groups.routes,
     *coordination.routes,
     *dead_letters.routes,
-    *health.routes,
+    *health_probes.routes,
     *openapi.routes,
     *metrics.routes,
     *live.routes,

@@ -9,9 +9,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from penstock.server.http.json_log import configure_json_logging
+from penstock.server.process.http_worker import Worker
 from penstock.server.process.listener import address, listen
 from penstock.server.process.supervisor import Supervisor
-from penstock.server.process.worker import Worker
 from penstock.server.settings import ServerSettings
 
 logger = logging.getLogger("penstock.server")

@@ -11,11 +11,11 @@ from penstock.log.log import Log
 from penstock.log.read.pop import MIN_POP_BYTES
 from penstock.server.auth.authenticate import Authenticator
 from penstock.server.http.memory_budget import MemoryBudget
-from penstock.server.http.rate_limit import ProducerRateLimiter
+from penstock.server.http.producer_rate_limit import ProducerRateLimiter
 from penstock.server.http.search_limits import SearchLimiter
-from penstock.server.live.registry import BroadcasterRegistry
+from penstock.server.live.broadcaster_registry import BroadcasterRegistry
 from penstock.server.metrics.counters import ServerMetrics
-from penstock.server.metrics.database import DatabaseMetrics
+from penstock.server.metrics.database_metrics import DatabaseMetrics
 from penstock.server.settings import ServerSettings
 
 _ComponentT = TypeVar("_ComponentT")

@@ -3,18 +3,18 @@
 from penstock.core.backoff import Backoff
 from penstock.core.errors import SinkBusy, SinkClosed, SinkError, SinkRejected
 from penstock.sinks.alerts import Alerts, RuleStore
-from penstock.sinks.background import run_sinks_in_background
 from penstock.sinks.base import Sink, TransactionalSink
 from penstock.sinks.console import Console
+from penstock.sinks.delivery.sink_worker import SinkWorker
+from penstock.sinks.delivery.sinks import Sinks
+from penstock.sinks.delivery.stream_sinks import run_sinks_in_background
 from penstock.sinks.files.file import File
 from penstock.sinks.files.parquet import Parquet
 from penstock.sinks.forward import Forward
 from penstock.sinks.function import Call
 from penstock.sinks.http.webhook import Webhook
-from penstock.sinks.options import Counters, SinkOptions
-from penstock.sinks.runner import Sinks
+from penstock.sinks.sink_options import Counters, SinkOptions
 from penstock.sinks.table import Table
-from penstock.sinks.worker import SinkWorker
 from penstock.stream.sink_binding import set_sink_runner
 
 set_sink_runner(run_sinks_in_background)

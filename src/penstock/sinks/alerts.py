@@ -19,18 +19,10 @@ from psycopg.rows import scalar_row
 from penstock.core.clock import EPOCH
 from penstock.core.errors import NotFound
 from penstock.db.statements import Statements
-from penstock.engine.alerts.evaluate import (
-    AlertEvent,
-    alert_batch,
-    alert_event,
-    evaluate_rule,
-    load_silenced,
-    load_states,
-    rule_input,
-    store_states,
-)
-from penstock.engine.alerts.store import RuleInfo, RuleStore
-from penstock.log.write.batch import Batch
+from penstock.engine.alerts.alert_events import AlertEvent, alert_batch, alert_event
+from penstock.engine.alerts.evaluate import evaluate_rule, load_silenced, load_states, rule_input, store_states
+from penstock.engine.alerts.rule_store import RuleInfo, RuleStore
+from penstock.log.write.encode.batch import Batch
 from penstock.sinks.base import TransactionalSink
 from penstock.stream.rule_evaluation import KeyState, evaluate_absence, evaluate_open_window, window_end
 from penstock.stream.rules import Rule

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
     from penstock.log.event import Event
-    from penstock.log.write.batch import Batch
+    from penstock.log.write.encode.batch import Batch
 
 #: Whether an event can be written twice if the process dies between write and acknowledgement.
 Guarantee = Literal["at_least_once", "exactly_once"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.core.names import check_name
-from penstock.log.write.batch import Batch
+from penstock.log.write.encode.batch import Batch
 from penstock.sinks.base import TransactionalSink
 
 if TYPE_CHECKING:

@@ -14,21 +14,22 @@ from psycopg.rows import class_row
 
 from penstock.core import json
 from penstock.core.errors import InvalidRequest, SinkRejected, UnknownField
-from penstock.core.names import check_name, closest_names, describe_known
+from penstock.core.names import check_name
 from penstock.core.option_checks import check_flag
+from penstock.core.suggestions import closest_names, describe_known
 from penstock.db.pool import connect_options
 from penstock.db.retry import is_transient
 from penstock.db.statements import Statements, quote_identifier
 from penstock.db.table_names import find_table
 from penstock.sinks.base import Guarantee, TransactionalSink
-from penstock.sinks.options import read_mapping, read_texts
+from penstock.sinks.sink_options import read_mapping, read_texts
 from penstock.sinks.table_changes import read_change
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
     from penstock.log.event import Event
-    from penstock.log.write.batch import Batch
+    from penstock.log.write.encode.batch import Batch
 
 _logger = logging.getLogger("penstock.sinks")
 _sql = Statements("penstock.sinks", "table.sql")

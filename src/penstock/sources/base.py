@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
-from penstock.log.write.result import RejectedInput
+from penstock.log.write.push_result import RejectedInput
 
 #: How far a source has been read: any JSON object. None before the first read.
 Position: TypeAlias = dict[str, Any] | None

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from penstock.core.errors import InvalidRequest, NotFound
-from penstock.log.write.result import RejectedInput
+from penstock.log.write.push_result import RejectedInput
 from penstock.sources import rotation
 from penstock.sources.base import Position, ReadResult, Source
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.core import json
 from penstock.core.errors import ConfigurationError, InvalidRequest, NotFound
-from penstock.log.write.result import RejectedInput
+from penstock.log.write.push_result import RejectedInput
 from penstock.sources import rotation
 from penstock.sources.base import Position, ReadResult, Source
 

@@ -21,7 +21,7 @@ from penstock.stream.expression import Expression, check_expression, describe_ex
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregate:
+class WindowAggregate:
     """An aggregate: its kind, its argument, and a number if the kind takes one."""
 
     kind: str
@@ -36,71 +36,71 @@ class Aggregate:
         return f"{self.kind}({', '.join(arguments)})"
 
 
-def count(expression: Expression | None = None) -> Aggregate:
+def count(expression: Expression | None = None) -> WindowAggregate:
     """Count the events; with an expression, those for which it is not null."""
-    return Aggregate("count", None if expression is None else check_expression(expression, "count"))
+    return WindowAggregate("count", None if expression is None else check_expression(expression, "count"))
 
 
-def count_if(condition: Expression) -> Aggregate:
+def count_if(condition: Expression) -> WindowAggregate:
     """Count the events for which a condition holds."""
-    return Aggregate("count_if", check_expression(condition, "count_if"))
+    return WindowAggregate("count_if", check_expression(condition, "count_if"))
 
 
-def sum(expression: Expression) -> Aggregate:
+def sum(expression: Expression) -> WindowAggregate:
     """Add the values, exactly."""
-    return Aggregate("sum", check_expression(expression, "sum"))
+    return WindowAggregate("sum", check_expression(expression, "sum"))
 
 
-def avg(expression: Expression) -> Aggregate:
+def avg(expression: Expression) -> WindowAggregate:
     """Return the mean: the exact sum divided by the count, to the 28 digits of Python's Decimal."""
-    return Aggregate("avg", check_expression(expression, "avg"))
+    return WindowAggregate("avg", check_expression(expression, "avg"))
 
 
-def min(expression: Expression) -> Aggregate:
+def min(expression: Expression) -> WindowAggregate:
     """Return the smallest value."""
-    return Aggregate("min", check_expression(expression, "min"))
+    return WindowAggregate("min", check_expression(expression, "min"))
 
 
-def max(expression: Expression) -> Aggregate:
+def max(expression: Expression) -> WindowAggregate:
     """Return the largest value."""
-    return Aggregate("max", check_expression(expression, "max"))
+    return WindowAggregate("max", check_expression(expression, "max"))
 
 
-def stddev(expression: Expression) -> Aggregate:
+def stddev(expression: Expression) -> WindowAggregate:
     """Return the sample standard deviation, as a double; null for fewer than two values."""
-    return Aggregate("stddev", check_expression(expression, "stddev"))
+    return WindowAggregate("stddev", check_expression(expression, "stddev"))
 
 
-def first(expression: Expression) -> Aggregate:
+def first(expression: Expression) -> WindowAggregate:
     """Return the value of the earliest event, by the time of the windows."""
-    return Aggregate("first", check_expression(expression, "first"))
+    return WindowAggregate("first", check_expression(expression, "first"))
 
 
-def last(expression: Expression) -> Aggregate:
+def last(expression: Expression) -> WindowAggregate:
     """Return the value of the latest event, by the time of the windows."""
-    return Aggregate("last", check_expression(expression, "last"))
+    return WindowAggregate("last", check_expression(expression, "last"))
 
 
-def count_distinct(expression: Expression) -> Aggregate:
+def count_distinct(expression: Expression) -> WindowAggregate:
     """Count the distinct values, exactly. The values are stored while the window is open."""
-    return Aggregate("count_distinct", check_expression(expression, "count_distinct"))
+    return WindowAggregate("count_distinct", check_expression(expression, "count_distinct"))
 
 
-def approx_distinct(expression: Expression) -> Aggregate:
+def approx_distinct(expression: Expression) -> WindowAggregate:
     """Count the distinct values in constant space: exactly up to 1,024, then within about 3 percent."""
-    return Aggregate("approx_distinct", check_expression(expression, "approx_distinct"))
+    return WindowAggregate("approx_distinct", check_expression(expression, "approx_distinct"))
 
 
-def percentile(expression: Expression, fraction: float) -> Aggregate:
+def percentile(expression: Expression, fraction: float) -> WindowAggregate:
     """Return a percentile: ``percentile("latency_ms", 0.95)``. Up to 1,024 distinct values of a window it is exact."""
     check_number("fraction", fraction, 0, 1)
-    return Aggregate("percentile", check_expression(expression, "percentile"), float(fraction))
+    return WindowAggregate("percentile", check_expression(expression, "percentile"), float(fraction))
 
 
-def top_k(expression: Expression, k: int = 10) -> Aggregate:
+def top_k(expression: Expression, k: int = 10) -> WindowAggregate:
     """Return the k most frequent values with their counts, most frequent first."""
     check_integer("k", k, 1, 1000)
-    return Aggregate("top_k", check_expression(expression, "top_k"), float(k))
+    return WindowAggregate("top_k", check_expression(expression, "top_k"), float(k))
 
 
 KINDS = (
@@ -116,11 +116,11 @@ _EXAMPLES = {
 }
 
 
-def check_aggregate(name: str, value: object) -> Aggregate:
+def check_aggregate(name: str, value: object) -> WindowAggregate:
     """Return the aggregate that a value is, or that a text such as ``"sum(amount)"`` means."""
-    from penstock.stream.sql.text import split_call
+    from penstock.stream.sql.sql_text import split_call
 
-    if isinstance(value, Aggregate) and value.kind in KINDS:
+    if isinstance(value, WindowAggregate) and value.kind in KINDS:
         return value
     try:
         kind, arguments = split_call(value) if isinstance(value, str) else ("", "")
@@ -136,9 +136,9 @@ def check_aggregate(name: str, value: object) -> Aggregate:
     )
 
 
-def parse_aggregate(kind: str, text: str) -> Aggregate:
+def parse_aggregate(kind: str, text: str) -> WindowAggregate:
     """Return the aggregate of a kind, with the text between its parentheses."""
-    from penstock.stream.sql.text import split_arguments, without_distinct
+    from penstock.stream.sql.sql_text import split_arguments, without_distinct
 
     if kind == "count" and text in ("", "*", "1"):
         return count()
@@ -157,7 +157,7 @@ def parse_aggregate(kind: str, text: str) -> Aggregate:
         raise InvalidRequest(f"{kind} takes one expression, not {short_repr(text)}: '{_EXAMPLES[kind]}'")
     if kind == "top_k":
         return top_k(text)
-    return Aggregate(kind, text) if distinct is None else count_distinct(distinct)
+    return WindowAggregate(kind, text) if distinct is None else count_distinct(distinct)
 
 
 def _parse_number(text: str, kind: Callable[[str], Any], option: str) -> Any:

@@ -11,29 +11,8 @@ from penstock.core.errors import InvalidOption, InvalidRequest, short_repr
 from penstock.core.names import check_name
 from penstock.core.option_checks import check_integer
 from penstock.stream import windows
-from penstock.stream.aggregates import Aggregate, check_aggregate
-from penstock.stream.completeness import check_complete, check_joinable, check_no_join
-from penstock.stream.expression import Expression, check_expression, check_not_async, is_python, takes_context
-from penstock.stream.gates import ConcurrencyGate, Gate, check_gate
-from penstock.stream.joins import Join, make_join, parse_join_keys, parse_within
-from penstock.stream.reference_tables import reference_table
-from penstock.stream.sink_binding import SinkBinding, StreamSink
-from penstock.stream.statement_or_step import statement_or_step
-from penstock.stream.steps import (
-    EnrichCall,
-    Filter,
-    FlatMap,
-    Foreach,
-    Lookup,
-    Map,
-    Sql,
-    SqlFunction,
-    Step,
-    makes_columns,
-    runs_in_python,
-)
-from penstock.stream.time_rules import TimeRules, parse_join_rules, parse_window_rules
-from penstock.stream.validation import (
+from penstock.stream.aggregates import WindowAggregate, check_aggregate
+from penstock.stream.checks.arguments import (
     check_aggregate_name,
     check_fold,
     check_function_options,
@@ -43,9 +22,37 @@ from penstock.stream.validation import (
     parse_types,
     select_list,
 )
-from penstock.stream.views.methods import ViewMethods
+from penstock.stream.checks.completeness import check_complete, check_joinable
+from penstock.stream.checks.step_order import (
+    check_aggregate_position,
+    check_gate_position,
+    check_key_position,
+    check_step_position,
+    check_window_position,
+)
+from penstock.stream.expression import Expression, check_expression, check_not_async, is_python, takes_context
+from penstock.stream.gates import ConcurrencyGate, Gate, check_gate
+from penstock.stream.joins import StreamJoin, make_join, parse_join_keys, parse_within
+from penstock.stream.reference_tables import reference_table
+from penstock.stream.sink_binding import SinkBinding, StreamSink
+from penstock.stream.statement_or_step import statement_or_step
+from penstock.stream.steps import (
+    EnrichCall,
+    FilterStep,
+    FlatMapStep,
+    ForeachStep,
+    Lookup,
+    MapStep,
+    SqlFunction,
+    SqlStep,
+    Step,
+    makes_columns,
+    runs_in_python,
+)
+from penstock.stream.time_rules import TimeRules, parse_join_rules, parse_window_rules
 from penstock.stream.views.view import MaterializedView
-from penstock.stream.windows import SessionWindow, Window
+from penstock.stream.views.view_methods import ViewMethods
+from penstock.stream.windows import Window
 
 
 class NamedQueue(Protocol):
@@ -83,7 +90,7 @@ class Definition(ViewMethods):
     distinguishes_null_key: bool = False
     windows: tuple[Window, ...] = ()
     time: TimeRules = field(default_factory=TimeRules)
-    aggregates: Mapping[str, Aggregate] = field(default_factory=dict)
+    aggregates: Mapping[str, WindowAggregate] = field(default_factory=dict)
     fold: Reduce | None = None
     #: The fields of the event for a closed window, as SQL over its aggregates; empty: key, span and all aggregates.
     outputs: Mapping[str, str] = field(default_factory=dict)
@@ -92,7 +99,7 @@ class Definition(ViewMethods):
     #: An event passes if all of them admit it.
     gates: tuple[Gate, ...] = ()
     #: The join that the events come from.
-    joined: Join | None = None
+    joined: StreamJoin | None = None
     #: The operators of a materialized view. The stream then has no other steps, and its sink gets the changes.
     view: MaterializedView | None = None
     sink: str | None = None
@@ -150,7 +157,7 @@ class Definition(ViewMethods):
             return made
         check_function_options(checked, returns, retry)
         return self._add(
-            Map(self._step_name("map", name), checked, parse_types("returns", returns), parse_retries(retry))
+            MapStep(self._step_name("map", name), checked, parse_types("returns", returns), parse_retries(retry))
         )
 
     def filter(self, condition: Expression, *, name: str | None = None, **retry: Any) -> Self:
@@ -160,7 +167,7 @@ class Definition(ViewMethods):
             made: Self = self._view_builder.filter_view(self, checked)
             return made
         check_function_options(checked, None, retry)
-        return self._add(Filter(self._step_name("filter", name), checked, parse_retries(retry)))
+        return self._add(FilterStep(self._step_name("filter", name), checked, parse_retries(retry)))
 
     def flat_map(
         self,
@@ -174,7 +181,9 @@ class Definition(ViewMethods):
         checked = check_expression(expression, "flat_map")
         check_function_options(checked, returns, retry)
         return self._add(
-            FlatMap(self._step_name("flat_map", name), checked, parse_types("returns", returns), parse_retries(retry))
+            FlatMapStep(
+                self._step_name("flat_map", name), checked, parse_types("returns", returns), parse_retries(retry)
+            )
         )
 
     def enrich(
@@ -232,7 +241,7 @@ class Definition(ViewMethods):
         if any(key.lower() == "stream" for key in tables):
             raise InvalidRequest("the table `stream` stands for the events: give the reference table another name")
         references = {key: reference_table(value) for key, value in tables.items()}
-        return self._add(Sql(self._step_name("sql", name), checked, references))
+        return self._add(SqlStep(self._step_name("sql", name), checked, references))
 
     def foreach(self, function: Callable[..., Any], *, name: str | None = None, **retry: Any) -> Self:
         """Call a function for each event. After a failure, it may be called again for the same event."""
@@ -240,7 +249,7 @@ class Definition(ViewMethods):
             raise InvalidRequest(f"foreach takes a function of an event, not {short_repr(function)}")
         check_not_async(function, "foreach")
         takes_context(function, "foreach")
-        return self._add(Foreach(self._step_name("foreach", name), function, parse_retries(retry)))
+        return self._add(ForeachStep(self._step_name("foreach", name), function, parse_retries(retry)))
 
     def join(
         self,
@@ -298,26 +307,7 @@ class Definition(ViewMethods):
             Stream.from_("ota.requests").gate(token_bucket_gate(capacity=200, refill_per_sec=100)).to("ota.approved")
         """
         checked = check_gate(gate)
-        self._refuse_after_view("a gate")
-        check_no_join(self, "a gate")
-        if self.windows:
-            raise InvalidRequest(
-                "a stream has a gate or a window, because a gate admits part of a cycle and a window counts all of "
-                "it: end this one with .to(queue), and gate or aggregate that queue with another"
-            )
-        if self.sink is not None:
-            raise InvalidRequest("gate comes before .to(...): move it there")
-        if self.key is not None:
-            raise InvalidRequest(
-                "a gate has one budget for each key of the queue, so key_by cannot give it another key: let a stream "
-                "in front repartition, Stream.from_(...).to('by-tenant', partition='tenant'), into a queue that was "
-                "created by 'key', and gate that queue"
-            )
-        if len(self.sources) > 1:
-            raise InvalidRequest(
-                "a gate has one budget for each key of one queue: bring the queues together with a stream "
-                "in front, Stream.from_('a', 'b').to('all'), and gate that queue"
-            )
+        check_gate_position(self)
         return dataclasses.replace(self, gates=(*self.gates, checked))
 
     # Windows
@@ -329,12 +319,7 @@ class Definition(ViewMethods):
         Events for which the expression is null have no key. An empty text is the key ``""``, two quotes, because the
         key of an event must not be empty.
         """
-        self._refuse_after_gate("key_by", fits_before=False)
-        check_no_join(self, "key_by")
-        if self.windows or self.sink is not None:
-            raise InvalidRequest("key_by comes before the window and before .to(...): move it there")
-        if self.key is not None:
-            raise InvalidRequest("the stream has a key_by already; for several fields write key_by('country', 'city')")
+        check_key_position(self)
         checked = tuple(check_expression(expression, "key_by") for expression in expressions)
         if not checked or (len(checked) > 1 and any(is_python(expression) for expression in checked)):
             raise InvalidRequest("key_by takes a field, several, or one function of an event")
@@ -381,12 +366,12 @@ class Definition(ViewMethods):
         if not self.windows and not self.gates and self.joined is None:
             made: Self = self._view_builder.aggregate_view(self, checked)
             return made
-        self._check_window("aggregate")
+        check_aggregate_position(self, "aggregate")
         return dataclasses.replace(self, aggregates=checked)
 
     def reduce(self, function: Callable[[Any, Any], Any], initial: Any) -> Self:
         """Fold the events of each window, in order: ``function(value, event)`` returns the next value, any JSON."""
-        self._check_window("reduce")
+        check_aggregate_position(self, "reduce")
         if not is_python(function):
             raise InvalidRequest("reduce takes a function of a value and an event, and the initial value")
         check_not_async(function, "reduce")
@@ -454,41 +439,8 @@ class Definition(ViewMethods):
         """Raise InvalidRequest if the stream is incomplete."""
         check_complete(self)
 
-    def _refuse_after_gate(self, what: str, *, fits_before: bool = True) -> None:
-        if self.gates:
-            place = (
-                "put it before the gate, or into another stream that reads the queue of .to(...)"
-                if fits_before
-                else "end this stream with .to(queue), and put it into another stream that reads that queue"
-            )
-            raise InvalidRequest(
-                f"{what} comes after the gate, and would see events before the gate has admitted them: {place}"
-            )
-
-    def _refuse_after_view(self, what: str) -> None:
-        if self.view is not None:
-            raise InvalidRequest(
-                f"{what} comes after a view, whose rows change: put it before, or read the changes of the view, "
-                ".materialize(name, changes=queue), with another stream"
-            )
-
     def _add(self, step: Step) -> Self:
-        self._refuse_after_gate(step.name)
-        self._refuse_after_view(step.name)
-        if self.joined is not None and runs_in_python(step):
-            raise InvalidRequest(
-                f"{step.name} is a function, and the steps after a join are SQL: put it before the join, or into a "
-                "stream that reads the queue of .to(...)"
-            )
-        if self.windows or self.sink is not None:
-            raise InvalidRequest(
-                f"{step.name} comes after the window or after .to(...): put it before, or read the result's queue "
-                "with another stream"
-            )
-        if self.key is not None and isinstance(step, Map | FlatMap | Sql):
-            raise InvalidRequest(f"{step.name} changes the events that key_by looks at: put key_by after it")
-        if any(other.name == step.name for other in self.steps):
-            raise InvalidRequest(f"two steps are called {step.name!r}; give each a name of its own")
+        check_step_position(self, step)
         return dataclasses.replace(self, steps=(*self.steps, step))
 
     def _has_known_columns(self) -> bool:
@@ -507,15 +459,7 @@ class Definition(ViewMethods):
         return next(n for n in (f"{kind}-{i}" for i in range(1, 10_000)) if n not in taken)
 
     def _add_window(self, window: Window, options: dict[str, Any]) -> Self:
-        self._refuse_after_gate("a window", fits_before=False)
-        self._refuse_after_view("a window")
-        check_no_join(self, "a window")
-        if self.aggregates or self.fold is not None or self.sink is not None:
-            raise InvalidRequest("a window comes before .aggregate(...), .reduce(...) and .to(...): move it there")
-        if self.windows and any(isinstance(each, SessionWindow) for each in (*self.windows, window)):
-            raise InvalidRequest("session windows do not mix with others: use two streams")
-        if window in self.windows:
-            raise InvalidRequest(f"the window ({window.describe()}) is there twice: leave one out")
+        check_window_position(self, window)
         rules = parse_window_rules(options)
         if self.windows and options and rules != self.time:
             raise InvalidRequest(
@@ -524,12 +468,6 @@ class Definition(ViewMethods):
         return dataclasses.replace(
             self, windows=(*self.windows, window), time=rules if options or not self.windows else self.time
         )
-
-    def _check_window(self, what: str) -> None:
-        if not self.windows:
-            raise InvalidRequest(f"{what} needs a window before it, such as .window_tumbling(seconds=5)")
-        if self.aggregates or self.fold is not None:
-            raise InvalidRequest(f"{what}: the stream aggregates already; put everything into one .aggregate({{...}})")
 
     def _check_window_expression(self, text: object) -> str:
         from penstock.stream.sql.postgres_translation import compile_window_expression

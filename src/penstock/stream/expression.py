@@ -45,7 +45,7 @@ def check_expression(value: object, what: str) -> Any:
 
 
 def _check_sql(text: str, what: str) -> str:
-    from penstock.stream.sql.text import find_problem
+    from penstock.stream.sql.sql_text import find_problem
 
     if not text.strip():
         raise InvalidRequest(f"{what} is an empty text; write an SQL expression such as 'amount > 10'")
@@ -93,7 +93,7 @@ def function_name(function: object) -> str:
 
 def describe_expression(expression: object) -> str:
     """Return the text of an expression that is part of a query's fingerprint: SQL on one line, a function's name."""
-    from penstock.stream.sql.text import on_one_line
+    from penstock.stream.sql.sql_text import on_one_line
 
     if is_python(expression):
         return function_name(expression)
@@ -116,3 +116,14 @@ def column_text(text: str) -> str:
 
 def _has_spark_class(value: object, name: str) -> bool:
     return any(kind.__name__ == name and kind.__module__.startswith("pyspark.") for kind in type(value).__mro__)
+
+
+def accepts_arguments(function: Callable[..., Any], *arguments: Any) -> bool:
+    """Return whether a function takes the arguments; True for a builtin without a signature."""
+    try:
+        inspect.signature(function).bind(*arguments)
+    except TypeError:
+        return False
+    except ValueError:
+        return True
+    return True

@@ -12,13 +12,23 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from penstock.core import json
-from penstock.stream.aggregates import Aggregate
+from penstock.stream.aggregates import WindowAggregate
 from penstock.stream.code_hash import code_hash
 from penstock.stream.definition import Definition
 from penstock.stream.expression import describe_expression, is_python
 from penstock.stream.gates import Gate, format_amount
-from penstock.stream.joins import Join
-from penstock.stream.steps import EnrichCall, Filter, FlatMap, Foreach, Lookup, Map, ReferenceTable, Sql, Step
+from penstock.stream.joins import StreamJoin
+from penstock.stream.steps import (
+    EnrichCall,
+    FilterStep,
+    FlatMapStep,
+    ForeachStep,
+    Lookup,
+    MapStep,
+    ReferenceTable,
+    SqlStep,
+    Step,
+)
 from penstock.stream.time_rules import TimeRules
 from penstock.stream.views.describe import describe_operators
 from penstock.stream.views.view import MaterializedView
@@ -116,17 +126,17 @@ def _label(line: str) -> str:
 
 def _describe_step(step: Step) -> str:
     match step:
-        case Map(expression=expression, returns=returns):
+        case MapStep(expression=expression, returns=returns):
             return f"map {step.name}: {_describe_code(expression)}{_describe_types(returns)}"
-        case FlatMap(expression=expression, returns=returns):
+        case FlatMapStep(expression=expression, returns=returns):
             return f"flatmap {step.name}: {_describe_code(expression)}{_describe_types(returns)}"
-        case Filter(condition=condition):
+        case FilterStep(condition=condition):
             return f"filter {step.name}: {_describe_code(condition)}"
-        case Foreach(function=function):
+        case ForeachStep(function=function):
             return f"foreach {step.name}: {_describe_code(function)}"
         case EnrichCall(function=function, returns=returns):
             return f"call {step.name}: {_describe_code(function)}{_describe_types(returns)}"
-        case Sql(query=query, tables=tables):
+        case SqlStep(query=query, tables=tables):
             described = "".join(f"; {name} is {_describe_table(table)}" for name, table in sorted(tables.items()))
             return f"sql {step.name}: {describe_expression(query)}{described}"
         case Lookup(table=table, on=on, how=how):
@@ -137,7 +147,7 @@ def _describe_table(table: ReferenceTable) -> str:
     if table.query is not None:
         from sqlglot.dialects.postgres import Postgres
 
-        from penstock.stream.sql.text import on_one_line
+        from penstock.stream.sql.sql_text import on_one_line
 
         return on_one_line(table.query, Postgres)
     return _describe_code(table.frame) if is_python(table.frame) else "a DataFrame"
@@ -164,7 +174,7 @@ def _describe_lateness(rules: TimeRules) -> list[str]:
     return [f"allowed lateness: {format_seconds(rules.lateness_us)}", f"late events: {rules.late}"]
 
 
-def _describe_join(join: Join) -> list[str]:
+def _describe_join(join: StreamJoin) -> list[str]:
     before, after = format_seconds(join.before_us), format_seconds(join.after_us)
     lines = [f"join: {join.how}, from {before} before to {after} after"]
     sides = (("left", join.left, join.left_on, join.left_time), ("right", join.right, join.right_on, join.right_time))
@@ -186,7 +196,7 @@ def _describe_view(view: MaterializedView) -> list[str]:
     return [*lines, *(f"index: {', '.join(columns)}" for columns in view.indexes)]
 
 
-def _describe_aggregate(name: str, aggregate: Aggregate) -> str:
+def _describe_aggregate(name: str, aggregate: WindowAggregate) -> str:
     code = f", code {code_hash(aggregate.argument)}" if is_python(aggregate.argument) else ""
     return f"aggregate {name}: {aggregate.describe()}{code}"
 

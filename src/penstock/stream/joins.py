@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.core.errors import InvalidOption, short_repr
+from penstock.stream.checks.arguments import parse_join_fields
 from penstock.stream.expression import check_expression
-from penstock.stream.validation import check_event_time, parse_join_fields
+from penstock.stream.time_rules import check_event_time
 from penstock.stream.windows import parse_duration, parse_seconds
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ _YEAR_SECONDS = 366 * 86_400
 
 
 @dataclass(frozen=True)
-class Join:
+class StreamJoin:
     """Pairs an event of the left with events of the right, from ``before_us`` before it to ``after_us`` after it."""
 
     left: Definition
@@ -35,7 +36,7 @@ class Join:
     right_time: Any
 
 
-def make_join(left: Definition, right: Definition, on: Any, within: Any, how: object, event_time: Any) -> Join:
+def make_join(left: Definition, right: Definition, on: Any, within: Any, how: object, event_time: Any) -> StreamJoin:
     if how not in ("inner", "left"):
         raise InvalidOption(
             f"how must be 'inner' or 'left', not {short_repr(how)}; for 'right', begin with the other stream",
@@ -48,7 +49,7 @@ def make_join(left: Definition, right: Definition, on: Any, within: Any, how: ob
     for time in times:
         check_event_time(time)
     left_on, right_on = _parse_keys(on)
-    return Join(left, right, left_on, right_on, before, after, str(how), times[0], times[1])
+    return StreamJoin(left, right, left_on, right_on, before, after, str(how), times[0], times[1])
 
 
 def parse_within(within: Any) -> tuple[int, int]:

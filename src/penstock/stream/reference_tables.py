@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from penstock.core.errors import InvalidOption, InvalidRequest, InvalidSql, short_repr
 from penstock.core.names import check_name
-from penstock.stream.expression import is_frame, is_python
+from penstock.stream.expression import accepts_arguments, function_name, is_frame, is_python
 from penstock.stream.steps import ReferenceTable
-from penstock.stream.validation import check_frame_function
 from penstock.stream.windows import parse_seconds
 
 #: PostgreSQL truncates longer names.
@@ -31,13 +31,20 @@ def reference_table(source: Any, refresh_seconds: float = 60.0, notify: str | No
     if isinstance(source, str):
         return ReferenceTable(_postgres_query(source), None, refresh_seconds, notify)
     if is_python(source):
-        check_frame_function(source)
+        _check_frame_function(source)
     if not is_frame(source) and not is_python(source):
         raise InvalidRequest(
             "a reference table is a name, a query, a Spark DataFrame or a function that returns one, "
             f"not {short_repr(source)}"
         )
     return ReferenceTable(frame=source, refresh_seconds=refresh_seconds, notify=notify)
+
+
+def _check_frame_function(function: Callable[..., Any]) -> None:
+    if not accepts_arguments(function, None):
+        raise InvalidRequest(
+            f"{function_name(function)} must take the Spark session and return a DataFrame: write def rates(spark)"
+        )
 
 
 def _postgres_query(source: str) -> str:

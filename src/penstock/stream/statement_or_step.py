@@ -35,6 +35,6 @@ class statement_or_step(Generic[_S]):
     def __get__(self, stream: Any, owner: Any) -> Any:
         if stream is not None:
             return partial(self._step, stream)
-        from penstock.stream.statements.parser import stream_from_statement
+        from penstock.stream.statements.statement_parser import stream_from_statement
 
         return partial(stream_from_statement, owner)

@@ -21,7 +21,7 @@ class Retries:
 
 
 @dataclass(frozen=True, slots=True)
-class Map:
+class MapStep:
     """Replaces each event: by a select list, or by a function that returns an event, a list of events, or None."""
 
     name: str
@@ -32,7 +32,7 @@ class Map:
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class FilterStep:
     """Passes the events for which a condition holds."""
 
     name: str
@@ -41,7 +41,7 @@ class Filter:
 
 
 @dataclass(frozen=True, slots=True)
-class FlatMap:
+class FlatMapStep:
     """Replaces each event by any number of events: SQL for an array, or a function that returns a list."""
 
     name: str
@@ -51,7 +51,7 @@ class FlatMap:
 
 
 @dataclass(frozen=True, slots=True)
-class Sql:
+class SqlStep:
     """A SELECT over ``stream`` and named reference tables."""
 
     name: str
@@ -94,7 +94,7 @@ class EnrichCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Foreach:
+class ForeachStep:
     """Calls a function for each event, at least once, and passes the event unchanged."""
 
     name: str
@@ -113,13 +113,13 @@ class SqlFunction:
     returns: str
 
 
-Step: TypeAlias = Map | Filter | FlatMap | Sql | Lookup | EnrichCall | Foreach
+Step: TypeAlias = MapStep | FilterStep | FlatMapStep | SqlStep | Lookup | EnrichCall | ForeachStep
 
 
 def makes_columns(step: Step) -> bool:
     """Return whether a step replaces events by others that have only the fields which the step names."""
-    if not isinstance(step, Sql):
-        return isinstance(step, Map | FlatMap)
+    if not isinstance(step, SqlStep):
+        return isinstance(step, MapStep | FlatMapStep)
     from penstock.stream.sql.select_step import selects_all_fields
 
     return not selects_all_fields(step.query)
@@ -127,10 +127,10 @@ def makes_columns(step: Step) -> bool:
 
 def runs_in_python(step: Step) -> bool:
     match step:
-        case Map(expression=expression) | FlatMap(expression=expression):
+        case MapStep(expression=expression) | FlatMapStep(expression=expression):
             return is_python(expression)
-        case Filter(condition=condition):
+        case FilterStep(condition=condition):
             return is_python(condition)
-        case EnrichCall() | Foreach():
+        case EnrichCall() | ForeachStep():
             return True
     return False

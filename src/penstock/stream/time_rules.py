@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.core.errors import InvalidOption, short_repr
 from penstock.core.option_checks import check_option_names
-from penstock.stream.validation import check_event_time
+from penstock.stream.expression import check_not_async, is_python, takes_context
 from penstock.stream.windows import SessionWindow, Window, parse_seconds
 
 LATE_POLICIES = ("dead_letter", "drop", "include")
@@ -71,3 +71,20 @@ def parse_join_rules(options: dict[str, Any], default_lateness_us: int) -> TimeR
     if "allowed_lateness_seconds" in options:
         return rules
     return dataclasses.replace(rules, lateness_us=default_lateness_us)
+
+
+def check_event_time(event_time: Any) -> None:
+    if event_time is not None and event_time is not True and not isinstance(event_time, str):
+        if not is_python(event_time):
+            raise InvalidOption(
+                f"event_time is a field, a function of an event or True, not {short_repr(event_time)}",
+                option="event_time",
+            )
+        check_not_async(event_time, "event_time")
+        takes_context(event_time, "event_time")
+    if isinstance(event_time, str) and not all(part.strip() for part in event_time.split(".")):
+        raise InvalidOption(
+            f"event_time {short_repr(event_time)} names no field: write 'created_at', or 'order.created_at' for a "
+            "nested one",
+            option="event_time",
+        )

@@ -23,9 +23,10 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import DateType, DoubleType, LongType, StringType, TimestampType
 
-from penstock.connector.read.ranges import EventsLost, make_tasks
+from penstock.connector.read.data_loss import EventsLost
+from penstock.connector.read.task_ranges import make_tasks
 from penstock.core.errors import CorruptChunk, InvalidEvent, InvalidOption, InvalidRequest, NotFound
-from penstock.engine.plan import PartitionRange, SegmentRange
+from penstock.engine.cycle_plan import PartitionRange, SegmentRange
 from tests.connector.direct_source import DirectSource, schema_of
 from tests.connector.maintenance import forget, roll
 from tests.engine.pipelines import Bench

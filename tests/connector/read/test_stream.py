@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from penstock.connector.read.ranges import EventsLost
+from penstock.connector.read.data_loss import EventsLost
 from penstock.core.errors import GroupBusy, QueueFull
 from tests.connector.direct_source import DirectSource, ranges
 from tests.connector.maintenance import aged, forget, roll

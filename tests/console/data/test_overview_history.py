@@ -13,8 +13,8 @@ from penstock.console.data.overview_history import OverviewHistory
 from penstock.core.settings import Settings
 from penstock.db.pool import Database
 from penstock.log.log import Log
-from penstock.log.write.batch import Batch
-from penstock.server.metrics.database import DatabaseMetrics
+from penstock.log.write.encode.batch import Batch
+from penstock.server.metrics.database_metrics import DatabaseMetrics
 from penstock.server.metrics.vitals import VitalsRecorder, compute_vitals
 from tests.console.scripted_query import ScriptedQuery
 

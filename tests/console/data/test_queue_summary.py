@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from penstock.console.data.overview_history import OverviewHistory
 from penstock.console.data.queue_summary import read_queues
-from penstock.log.write.batch import Batch
-from penstock.server.metrics.database import DatabaseMetrics
+from penstock.log.write.encode.batch import Batch
+from penstock.server.metrics.database_metrics import DatabaseMetrics
 from tests.log.logs import opened
 
 

@@ -11,7 +11,7 @@ import pytest
 from penstock.console.data.statement_preview import PreviewFailed, StatementPreviews
 from penstock.core.errors import Conflict
 from penstock.core.settings import Settings
-from penstock.log.write.batch import Batch
+from penstock.log.write.encode.batch import Batch
 from tests.log.logs import eventually, opened
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

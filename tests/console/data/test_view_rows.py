@@ -8,8 +8,8 @@ from psycopg import sql
 
 from penstock.console.data.view_rows import ViewRowsReader, ViewRowsRequest
 from penstock.console.data.views import VisibleColumn, find_view, read_view, read_views
-from penstock.engine.views.reader import ViewColumn
-from penstock.engine.views.result_table import ViewTable
+from penstock.engine.views.view_reader import ViewColumn
+from penstock.engine.views.view_table import ViewTable
 from penstock.log.log import Log
 from tests.console.scripted_view import ScriptedView
 from tests.log.logs import opened

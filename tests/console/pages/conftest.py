@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.log.log import Log
-from penstock.log.write.batch import Batch
+from penstock.log.write.encode.batch import Batch
 from tests.console.conftest import run_with_log
 from tests.console.console_process import ConsoleProcess
 

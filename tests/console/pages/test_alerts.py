@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from playwright.sync_api import Page, expect
 
-from penstock.engine.alerts.store import RuleInfo, RuleStore
+from penstock.engine.alerts.rule_store import RuleInfo, RuleStore
 from penstock.log.log import Log
-from penstock.log.write.batch import Batch
+from penstock.log.write.encode.batch import Batch
 from penstock.stream.rules import rule, zscore
 from tests.console.browser import DESKTOP, VARIANTS, Variant, check_pages, check_table_fits_a_phone
 from tests.console.conftest import run_with_log

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, expect
 
-from penstock.engine.gates.admin import GateAdmin, GateInfo
+from penstock.engine.gates.gate_admin import GateAdmin, GateInfo
 from penstock.log.log import Log
 from tests import gate_rows
 from tests.console.browser import DESKTOP, VARIANTS, Variant, check_dialog, check_pages, tile_number

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from penstock import Stream, agg
 from penstock.log.log import Log
-from penstock.log.write.batch import Batch
+from penstock.log.write.encode.batch import Batch
 from tests.console.browser import VARIANTS, check_all_variants, check_table_fits_a_phone, open_page, tile_number
 from tests.console.conftest import run_with_log
 from tests.console.console_process import ConsoleProcess

@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 
 from penstock import Stream, agg
 from penstock.log.log import Log
-from penstock.log.write.batch import Batch
+from penstock.log.write.encode.batch import Batch
 from tests.console.browser import check_all_variants, tile_number
 from tests.console.conftest import run_with_log
 from tests.console.console_process import ConsoleProcess

@@ -9,9 +9,9 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from penstock import Stream, agg
-from penstock.engine.registry import Registry
+from penstock.engine.query_registry import Registry
 from penstock.log.log import Log
-from penstock.log.write.batch import Batch
+from penstock.log.write.encode.batch import Batch
 from tests.console.browser import check_all_variants, check_table_fits_a_phone
 from tests.console.conftest import run_with_log
 from tests.console.console_process import ConsoleProcess

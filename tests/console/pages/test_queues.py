@@ -13,10 +13,10 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from penstock import Stream
-from penstock.engine import commands
-from penstock.engine.registry import Registry
+from penstock.engine import query_commands
+from penstock.engine.query_registry import Registry
 from penstock.log.log import Log
-from penstock.log.write.batch import Batch
+from penstock.log.write.encode.batch import Batch
 from penstock.sinks import Sinks, Webhook
 from tests.console.browser import (
     DESKTOP,
@@ -148,7 +148,7 @@ def test_group_of_a_failed_query_that_holds_pushes_back_is_named(
     expect(page.get_by_role("row", name="held")).to_contain_text("failed")
     expect(page.get_by_text("The failed query 'held' is 10 events behind")).to_be_visible()
     expect(page.get_by_text("penstock query stop held")).to_be_visible()
-    run_with_log(console.database_url, lambda log: commands.stop(log.database, "held"))
+    run_with_log(console.database_url, lambda log: query_commands.stop(log.database, "held"))
     expect(page.get_by_role("row", name="held")).to_contain_text("stopped")
     expect(page.get_by_text("Pushes wait")).not_to_be_visible()
 

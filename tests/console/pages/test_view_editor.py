@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from penstock.log.log import Log
-from penstock.log.write.batch import Batch
+from penstock.log.write.encode.batch import Batch
 from penstock.server.auth.api_keys import ApiKeyStore
 from penstock.server.auth.identity import Role
 from tests.console.browser import check_all_variants, open_page, type_over

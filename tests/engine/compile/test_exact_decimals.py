@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from penstock import Stream, agg
 from penstock.engine.compile import exact_decimals
-from penstock.engine.spark.session import new_session
+from penstock.engine.spark.spark_session import new_session
 from penstock.engine.worker.json_columns import DEFAULT_NUMBER
 from tests.engine.pipelines import NEVER_IDLE, T0, Bench, stream
 

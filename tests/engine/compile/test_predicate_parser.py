@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from penstock.engine.compile import exact_decimals
 from penstock.engine.compile.predicate_parser import parse_field_list, parse_predicate
-from penstock.engine.spark.session import new_session
+from penstock.engine.spark.spark_session import new_session
 from penstock.engine.worker.json_columns import DEFAULT_NUMBER
 
 FIELDS = {

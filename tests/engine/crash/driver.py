@@ -24,12 +24,12 @@ from penstock.cli import main as command_line
 from penstock.core.settings import Settings
 from penstock.engine.cycle.commit import Committer
 from penstock.engine.foreground import run_until_stopped
-from penstock.engine.options import RunOptions
 from penstock.engine.query import Query
-from penstock.engine.views.state import OperatorState, StateConfig
-from penstock.engine.worker import reports
-from penstock.engine.worker.reader import EventReader
-from penstock.engine.worker.task import current_task, load_plan, worker_connection
+from penstock.engine.run_options import RunOptions
+from penstock.engine.views.state.operator_state import OperatorState, StateConfig
+from penstock.engine.worker import task_reports
+from penstock.engine.worker.event_reader import EventReader
+from penstock.engine.worker.spark_task import current_task, load_plan, worker_connection
 from tests.engine.crash import orders, pairs
 
 
@@ -99,7 +99,7 @@ def tasks_run_twice(notes: str, differs: bool) -> None:
                     _say_something_else(self.config.conninfo)
                 raise OSError("this task fails after it has reported")
 
-    mock.patch("penstock.engine.cycle.prepare.EventReader", ClumsyReader).start()
+    mock.patch("penstock.engine.cycle.query_setup.EventReader", ClumsyReader).start()
 
 
 def _say_something_else(conninfo: str) -> None:
@@ -107,10 +107,10 @@ def _say_something_else(conninfo: str) -> None:
     conn = worker_connection(conninfo)
     newest = "SELECT ctid::text, report FROM penstock.reports ORDER BY fence DESC, cycle DESC LIMIT 1"
     for row, said in conn.execute(newest, binary=True).fetchall():
-        report = reports.decode(said)
+        report = task_reports.decode(said)
         first = report.partitions[0]
         report.partitions[0] = structs.replace(first, offsets_read=first.offsets_read - 1, events=first.events - 1)
-        conn.execute("UPDATE penstock.reports SET report = %s WHERE ctid = %s::tid", (reports.encode(report), row))
+        conn.execute("UPDATE penstock.reports SET report = %s WHERE ctid = %s::tid", (task_reports.encode(report), row))
 
 
 def workers_killed(notes: str) -> None:
@@ -136,7 +136,7 @@ def workers_killed(notes: str) -> None:
             state.flush = flush_and_die  # type: ignore[method-assign]
             return state
 
-    mock.patch("penstock.engine.cycle.prepare.StateConfig", DeadlyState).start()
+    mock.patch("penstock.engine.cycle.query_setup.StateConfig", DeadlyState).start()
 
 
 def prepare(fault: list[Any]) -> None:

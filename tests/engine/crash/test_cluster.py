@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engine import plan as plans
+from penstock.engine import cycle_plan as plans
 from tests.engine.crash.drivers import Driver
 from tests.engine.crash.orders import Orders, ask, committed, eventually
 from tests.engine.spark_cluster import SparkCluster

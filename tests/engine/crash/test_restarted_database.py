@@ -17,7 +17,7 @@ from penstock.db.embedded import server as embedded
 from penstock.db.embedded.postmaster import USER
 from penstock.db.embedded.server import EmbeddedPostgres
 from penstock.engine import query as query_module
-from penstock.engine.worker.task import worker_connection
+from penstock.engine.worker.spark_task import worker_connection
 from tests.engine.crash.orders import QUERY, Orders, ask, committed, eventually, fence, stream
 from tests.servers import Server
 

@@ -14,8 +14,8 @@ from penstock.db.statements import Statements
 from tests.log.query_plans import Explained, explain
 
 _plan = Statements("penstock.engine.planning", "planner.sql")
-_merge = Statements("penstock.engine", "merge.sql")
-_tables = Statements("penstock.engine", "result_tables.sql")
+_merge = Statements("penstock.engine.results", "merge.sql")
+_tables = Statements("penstock.engine.results", "result_tables.sql")
 
 FILL = """
 INSERT INTO penstock.state_7 (key, window_start, window_end, partition_id, a0, updated_at)

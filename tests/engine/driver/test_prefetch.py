@@ -15,9 +15,9 @@ import pytest
 from psycopg.rows import dict_row
 
 from penstock.core.errors import DatabaseUnavailable
-from penstock.engine.cycle.runner import CycleRunner
-from penstock.engine.ledger import COMMIT_BEFORE
-from penstock.engine.plan import PartitionRange
+from penstock.engine.cycle.cycle_runner import CycleRunner
+from penstock.engine.cycle_ledger import COMMIT_BEFORE
+from penstock.engine.cycle_plan import PartitionRange
 from penstock.engine.planning.planner import Planner
 from tests.engine.pipelines import T0, Bench, counted, eventually, stream
 

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.core.backoff import Backoff
 from penstock.core.errors import SparkFailure
-from penstock.engine.cycle.runner import CycleRunner
+from penstock.engine.cycle.cycle_runner import CycleRunner
 from penstock.engine.query import Query
 from tests.engine.pipelines import T0, Bench, counted, stream
 

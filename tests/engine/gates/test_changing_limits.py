@@ -228,7 +228,7 @@ def test_append_times_respect_the_limit_when_the_clock_goes_back(calls: Bench) -
 def test_the_queries_of_the_queen_recipe_run_unchanged(calls: Bench) -> None:
     from penstock.core.event_loop import EventLoopThread
     from penstock.db.pool import Database
-    from penstock.engine.gates.admin import GateAdmin
+    from penstock.engine.gates.gate_admin import GateAdmin
 
     with calls.running(SLOW, "ota-rate-ideal_limiter.v1"):
         eventually(lambda: len(calls.events("out")) == 4, "two events of each key are released")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.engine.gates.allocate import Allocation, PartitionAllocation, PartitionDemand, allocate
+from penstock.engine.gates.allocation import Allocation, PartitionAllocation, PartitionDemand, allocate
 from penstock.engine.gates.fair_queue import FairQueue
-from penstock.engine.gates.limits import build_meter
+from penstock.engine.gates.limit_overrides import build_meter
 from penstock.engine.gates.rate_limiters import LEVEL_UNITS, Limit, MeterState
 from penstock.stream.gates import NANOS_PER_TOKEN as TOKEN
 

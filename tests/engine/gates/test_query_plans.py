@@ -34,7 +34,7 @@ HOT_STATEMENTS = {
         "park",
         "resume",
     ),
-    ("gates", "planner.sql"): ("due_partitions", "clear_wake_times", "wanted", "lock_query"),
+    ("gates", "gated_planner.sql"): ("due_partitions", "clear_wake_times", "wanted", "lock_query"),
     ("planning", "planner.sql"): ("unread_partitions",),
 }
 

@@ -20,15 +20,15 @@ import pytest
 
 from penstock import token_bucket_gate
 from penstock.core import json
-from penstock.engine.cycle.models import CommitStats, CommitTarget, CycleResult
+from penstock.engine.cycle.cycle_result import CommitStats, CommitTarget, CycleResult
 from penstock.engine.cycle.partials import WatermarkScope
-from penstock.engine.gates.admin import GateAdmin, GateChange
-from penstock.engine.gates.planner import GatedPlanner
+from penstock.engine.cycle_plan import SourceGroup
+from penstock.engine.gates.gate_admin import GateAdmin, GateChange
+from penstock.engine.gates.gated_planner import GatedPlanner
 from penstock.engine.gates.release import ReleaseTuning
 from penstock.engine.gates.release_loop import ReleaseLoop
-from penstock.engine.output_rows import OutputRows
-from penstock.engine.plan import SourceGroup
 from penstock.engine.planning.planner import PlannerConfig
+from penstock.engine.results.output_rows import OutputRows
 from penstock.engine.worker.json_values import COST_PREFIX
 from penstock.log.log import Log
 from penstock.stream.gates import NANOS_PER_TOKEN as TOKEN

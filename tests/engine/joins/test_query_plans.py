@@ -10,7 +10,7 @@ import pytest
 
 from penstock.core.settings import Settings
 from penstock.db.pool import Database
-from penstock.engine.joins.state import JoinState
+from penstock.engine.joins.join_state import JoinState
 from tests.log.query_plans import explain
 
 STATE = JoinState(7, 0, 0, is_outer=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from penstock.engine.plan import SourceGroup
+from penstock.engine.cycle_plan import SourceGroup
 from penstock.engine.planning.planner import Planner, PlannerConfig
 from tests.engine.pipelines import T0, Bench
 

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from penstock.engine.plan import CyclePlan, PartitionRange, SegmentRange
+from penstock.engine.cycle_plan import CyclePlan, PartitionRange, SegmentRange
 from penstock.engine.planning import poison_search
 from penstock.engine.planning.poison_search import PoisonSearch
 

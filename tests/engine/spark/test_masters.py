@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.core.errors import ConfigurationError
-from penstock.engine.spark.session import check_master
+from penstock.engine.spark.spark_session import check_master
 from tests.cli.command_line import CommandLine
 
 

@@ -14,7 +14,7 @@ import psycopg
 from psycopg import sql
 
 from penstock.engine.stream import Stream
-from penstock.stream.statements.parser import parse_application
+from penstock.stream.statements.statement_parser import parse_application
 from tests.engine.pipelines import Bench
 
 #: The queues of the tests, with declared fields.

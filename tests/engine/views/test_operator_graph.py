@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from penstock.engine.views.operator_graph import OperatorNode, graph_from_json, graph_to_json, operator_graph
-from penstock.stream.views.plan import Aggregate, Join, QueueSource, SourceColumn, UnionAll, walk
+from penstock.stream.views.view_plan import Aggregate, Join, QueueSource, SourceColumn, UnionAll, walk
 from tests.engine.views.statements import make_views
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from penstock.core.errors import QueryChanged, StateLimitReached
 from penstock.engine.cycle.commit import Committer
-from penstock.engine.cycle.models import CommitStats, CycleResult
+from penstock.engine.cycle.cycle_result import CommitStats, CycleResult
 from penstock.engine.stream import Stream
 from penstock.stream.aggregates import sum as sum_of
 from penstock.stream.views.row_key import visible_key

@@ -16,6 +16,7 @@ from tests.log.query_plans import explain
 FEW = 60
 KV = Statements("penstock.log.coordination", "kv.sql")
 TIMERS = Statements("penstock.log.coordination", "timers.sql")
+DUE_TIMERS = Statements("penstock.log.coordination", "due_timers.sql")
 NOW = timedelta(0)
 
 CASES: list[tuple[str, str, dict[str, Any]]] = [
@@ -26,8 +27,8 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
     ),
     ("kv", KV["get_many"], {"namespace": "a", "keys": ["1", "2"], "max_bytes": 1000, "skew": NOW}),
     ("kv", KV["delete_expired"], {"skew": NOW, "limit": 10_000}),
-    ("timers", TIMERS["due"], {"limit": 50, "max_bytes": 1000, "skew": NOW, "skipped": []}),
-    ("timers", TIMERS["seconds_to_next"], {"skew": NOW, "skipped": []}),
+    ("timers", DUE_TIMERS["due"], {"limit": 50, "max_bytes": 1000, "skew": NOW, "skipped": []}),
+    ("timers", DUE_TIMERS["seconds_to_next"], {"skew": NOW, "skipped": []}),
     ("timers", TIMERS["list"], {"queue": QUEUE, "after": "1", "limit": 10}),
     ("timers", TIMERS["find"], {"queue": QUEUE, "key": "1"}),
 ]

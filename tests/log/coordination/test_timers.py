@@ -12,7 +12,7 @@ from penstock.core import json
 from penstock.core.clock import Clock
 from penstock.core.errors import IdempotencyConflict, InvalidEvent, InvalidRequest, NotFound, PenstockError
 from penstock.log.coordination.timers import TimerOperation
-from penstock.log.dead_letters.models import DeadLetterFilter
+from penstock.log.dead_letters.dead_letter import DeadLetterFilter
 from penstock.log.log import Log
 from penstock.log.read.pop_request import PopRequest
 from tests.corpus.hostile import NAMES
@@ -37,7 +37,7 @@ async def fire_all(log: Log) -> None:
     """Wait until no timer is left. The upkeep of the log may fire some of them at the same time."""
 
     async def is_done() -> bool:
-        return await log.timers.fire_due() is None
+        return await log.due_timers.fire() is None
 
     await eventually(is_done)
 
@@ -49,13 +49,13 @@ async def read_all(log: Log) -> list[Any]:
 async def test_an_event_is_pushed_when_it_is_due(log: Log, clock: Clock) -> None:
     await log.configure(QUEUE)
     assert await statuses(log, schedule("a", {"n": 1}, 60, event_key="k", event_id="id-1")) == ["scheduled"]
-    await log.timers.fire_due()
+    await log.due_timers.fire()
     assert await read_all(log) == []
     clock.advance(61)
     await fire_all(log)
     (event,) = await drain(log)
     assert (event.data, event.key, event.id) == ({"n": 1}, "k", "id-1")
-    await log.timers.fire_due()
+    await log.due_timers.fire()
     assert await read_all(log) == []
 
 
@@ -110,7 +110,7 @@ async def test_many_processes_push_each_event_once(log: Log, other_log: Log, clo
     for start in range(0, 1200, 600):
         await log.timers.apply([schedule(f"timer {n}", n, 60) for n in range(start, start + 600)])
     clock.advance(61)
-    await asyncio.gather(*(each.timers.fire_due() for _ in range(3) for each in (log, other_log)))
+    await asyncio.gather(*(each.due_timers.fire() for _ in range(3) for each in (log, other_log)))
     await fire_all(log)
     assert sorted(await read_all(log)) == list(range(1200))
 
@@ -124,7 +124,7 @@ async def test_scheduling_again_replaces_and_cancelling_removes(log: Log, clock:
         "absent",
     ]
     clock.advance(20)
-    await log.timers.fire_due()
+    await log.due_timers.fire()
     assert await read_all(log) == []
     clock.advance(20)
     await fire_all(log)
@@ -138,9 +138,9 @@ async def test_a_timer_that_an_open_transaction_cancels_does_not_hold_back_other
     clock.advance(11)
     async with log.database.connection() as conn, conn.transaction():
         await log.timers.apply_on(conn, [cancel("cancelled")])
-        assert await log.timers.fire_due() is not None
+        assert await log.due_timers.fire() is not None
         assert await read_all(log) == [2]
-    await log.timers.fire_due()
+    await log.due_timers.fire()
     assert await read_all(log) == []
 
 
@@ -149,7 +149,7 @@ async def test_a_rolled_back_transaction_schedules_nothing(log: Log, clock: Cloc
     async with log.database.connection() as conn, conn.transaction(force_rollback=True):
         await log.timers.apply_on(conn, [schedule("a", 1, 10)])
     clock.advance(11)
-    await log.timers.fire_due()
+    await log.due_timers.fire()
     assert await read_all(log) == []
 
 
@@ -202,7 +202,7 @@ async def test_a_queue_whose_timers_cannot_be_fired_does_not_hold_back_others(
             SELECT max(due_at) FROM penstock.timers)""")
     clock.advance(12)
     for _ in range(3):
-        await log.timers.fire_due()
+        await log.due_timers.fire()
     assert await read_all(log) == [1]
     assert sum("'broken' cannot be fired" in record.message for record in caplog.records) == 1
 
@@ -212,7 +212,7 @@ async def test_deleting_a_queue_deletes_its_timers(log: Log, clock: Clock) -> No
     await log.timers.apply([schedule("a", 1, 10)])
     await log.delete_queue(QUEUE)
     clock.advance(11)
-    assert await log.timers.fire_due() is None
+    assert await log.due_timers.fire() is None
     with pytest.raises(NotFound):
         await log.timers.apply([schedule("a", 1, 10)])
 

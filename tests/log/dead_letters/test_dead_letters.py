@@ -10,12 +10,12 @@ import pytest
 
 from penstock.core.clock import Clock
 from penstock.core.errors import NotFound
-from penstock.engine.joins.state import ExpiredEvent
-from penstock.log.dead_letters.models import DEAD_LETTER_HEADER, DeadLetterFilter, FailedEvent
+from penstock.engine.joins.join_state import ExpiredEvent
+from penstock.log.dead_letters.dead_letter import DEAD_LETTER_HEADER, DeadLetterFilter, FailedEvent
 from penstock.log.dead_letters.redrive import Redriver
 from penstock.log.event import Event
 from penstock.log.log import Log
-from penstock.log.write.batch import Batch
+from penstock.log.write.encode.batch import Batch
 from tests.log.logs import GROUP, QUEUE, data, drain, lag, letters, pop, push, roll
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from penstock.core.errors import InvalidRequest
-from penstock.log.dead_letters.models import DeadLetter, DeadLetterFilter
+from penstock.log.dead_letters.dead_letter import DeadLetter, DeadLetterFilter
 from penstock.log.log import Log
-from penstock.log.write.batch import Batch
+from penstock.log.write.encode.batch import Batch
 from tests.log.logs import GROUP, QUEUE, letters, pop, push
 
 ALL = DeadLetterFilter(queue=QUEUE)

@@ -10,7 +10,7 @@ import pytest
 from psycopg import sql
 
 from penstock.core.errors import CorruptChunk
-from penstock.log.dead_letters.models import DAMAGED_STAGE, DeadLetterFilter
+from penstock.log.dead_letters.dead_letter import DAMAGED_STAGE, DeadLetterFilter
 from penstock.log.log import Log
 from tests.log.logs import GROUP, QUEUE, ask, by_key, data, drain, lag, letters, pop, push, roll
 

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.core.clock import Clock
 from penstock.core.formatting import counted
-from penstock.log.dead_letters.models import DeadLetterFilter
+from penstock.log.dead_letters.dead_letter import DeadLetterFilter
 from penstock.log.event import Event
 from penstock.log.log import Log
 from tests.log.logs import QUEUE, data, drain, lag, letters, pop, push

@@ -29,7 +29,7 @@ import asyncio, sys
 from penstock.core.settings import Settings
 from penstock.db.pool import Database
 from penstock.log.log import Log
-from penstock.log.write.batch import Batch
+from penstock.log.write.encode.batch import Batch
 
 async def main() -> None:
     log = await Log(Database(Settings(database_url=sys.argv[1]))).open()

@@ -12,12 +12,12 @@ from msgspec import Raw
 from penstock.core.encryption import FILE_VARIABLE, KEYS_VARIABLE
 from penstock.core.errors import ConfigurationError, CorruptChunk, InvalidOption
 from penstock.log.coordination.timers import TimerOperation
-from penstock.log.dead_letters.models import DeadLetterFilter
+from penstock.log.dead_letters.dead_letter import DeadLetterFilter
 from penstock.log.log import Log
 from penstock.log.read.pop_request import PopRequest
 from penstock.log.storage import chunk
 from penstock.log.storage.chunk import ChunkColumns
-from penstock.log.write.batch import Batch
+from penstock.log.write.encode.batch import Batch
 from tests.log.logs import GROUP, QUEUE, data, drain, letters, pop, push
 
 CONTENT = "the name of the customer"
@@ -156,6 +156,6 @@ async def test_timers_are_stored_encrypted_and_wait_for_the_key(
     request = PopRequest("plain", GROUP, wait_seconds=20, auto_ack=True)
     assert data(await log.pop(request)) == [f"{CONTENT} of plain"], "other queues do not wait"
     monkeypatch.setenv(KEYS_VARIABLE, keys)
-    await log.timers.fire_due()
+    await log.due_timers.fire()
     (event,) = await drain(log)
     assert (event.data, event.headers) == (f"{CONTENT} of {QUEUE}", {"about": f"{CONTENT} of {QUEUE}"})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.log.log import Log
-from penstock.log.write.batch import Batch
+from penstock.log.write.encode.batch import Batch
 from tests.log.logs import QUEUE, drain, pop, push
 
 

@@ -10,13 +10,13 @@ import pytest
 
 from penstock.core.clock import Clock
 from penstock.core.errors import IdempotencyConflict, InvalidOption, NotFound, QueueFull
-from penstock.engine import commands
-from penstock.engine.registry import Registry
+from penstock.engine import query_commands
+from penstock.engine.query_registry import Registry
 from penstock.log.log import Log
 from penstock.log.queue_info import GroupInfo, find_holding_group
 from penstock.log.read.ack_request import TransactionAck
-from penstock.log.write.batch import Batch
-from penstock.log.write.result import PushResult
+from penstock.log.write.encode.batch import Batch
+from penstock.log.write.push_result import PushResult
 from tests.log.logs import GROUP, QUEUE, drain, eventually, pop, push
 
 DAY = 86_400
@@ -328,7 +328,7 @@ async def test_pushes_wait_for_a_query_that_runs_or_failed_and_not_for_one_that_
         "failed",
         await group(),
     )
-    await commands.stop(log.database, "sales")
+    await query_commands.stop(log.database, "sales")
 
     await eventually(lambda: takes_more(log))
     assert ((await group()).query_state, (await group()).away) == ("stopped", True)

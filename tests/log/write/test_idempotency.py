@@ -9,8 +9,8 @@ import pytest
 
 from penstock.core.errors import IdempotencyConflict, InvalidEvent
 from penstock.log.log import Log
-from penstock.log.write.batch import Batch
-from penstock.log.write.result import PushResult
+from penstock.log.write.encode.batch import Batch
+from penstock.log.write.push_result import PushResult
 from tests.log.logs import QUEUE, data, drain, push
 
 Answer = list[tuple[str, int, str | None, bool]]

@@ -11,8 +11,8 @@ import pytest
 from penstock.core.errors import IdempotencyConflict, InvalidEvent, NotFound
 from penstock.log.log import Log
 from penstock.log.queue import Queue
-from penstock.log.write.batch import Batch
-from penstock.log.write.result import PushResult
+from penstock.log.write.encode.batch import Batch
+from penstock.log.write.push_result import PushResult
 from tests.log.logs import QUEUE, ask, by_key, data, drain, opened, push
 
 

@@ -11,8 +11,8 @@ import pytest
 from penstock.core.clock import Clock
 from penstock.core.errors import IdempotencyConflict
 from penstock.log.log import Log
-from penstock.log.write.batch import Batch
-from penstock.log.write.result import RejectedInput
+from penstock.log.write.encode.batch import Batch
+from penstock.log.write.push_result import RejectedInput
 from penstock.log.write.upload import Upload, UploadLost
 from tests.log.logs import GROUP, QUEUE, ask, data, drain, eventually, letters, pop, push, roll, waiting
 

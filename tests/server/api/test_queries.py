@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 import httpx
 import pytest
 
-from penstock.engine.commands import read_commands
-from penstock.engine.registry import Registry
+from penstock.engine.query_commands import read_commands
+from penstock.engine.query_registry import Registry
 from penstock.log.log import Log
-from penstock.log.write.batch import Batch
+from penstock.log.write.encode.batch import Batch
 from tests.cycle_driver import CycleDriver
 
 
@@ -91,5 +91,5 @@ async def test_cycle_parameters_are_validated(http: httpx.AsyncClient, log: Log)
 
 
 def test_server_does_not_import_spark() -> None:
-    code = "import sys, penstock.server.process.worker; print({'pyspark', 'pyarrow', 'pandas'} & set(sys.modules))"
+    code = "import sys, penstock.server.process.http_worker; print({'pyspark', 'pyarrow', 'pandas'} & set(sys.modules))"
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "set()\n"

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from penstock.engine.alerts.evaluate import RuleInput, evaluate_rule
-from penstock.engine.alerts.store import RuleStore
+from penstock.engine.alerts.rule_store import RuleStore
 from penstock.log.log import Log
 from tests.log.logs import push
 from tests.server.problems import problem_kind

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.server.auth.authenticate import FailureThrottle
+from penstock.server.auth.throttle import FailureThrottle
 
 
 def test_throttle_counts_networks_for_a_minute_in_bounded_memory() -> None:

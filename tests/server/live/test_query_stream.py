@@ -15,7 +15,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from penstock.engine.cycle.partials import SessionMove
-from penstock.engine.registry import Registry
+from penstock.engine.query_registry import Registry
 from penstock.log.log import Log
 from penstock.stream.windows import SlidingWindow
 from tests.cycle_driver import CycleDriver

@@ -12,7 +12,7 @@ import pytest
 from websockets.asyncio.client import connect
 
 from penstock.log.log import Log
-from penstock.log.write.batch import Batch
+from penstock.log.write.encode.batch import Batch
 from tests.server.live.sse_client import SseMessage, SseReader, count_overruns, count_reads, open_stream
 from tests.server.server_process import RunningServer
 

@@ -17,7 +17,7 @@ from penstock.core.settings import Settings
 from penstock.db.pool import Database
 from penstock.log.log import Log
 from penstock.log.read.pop_request import PopRequest
-from penstock.log.write.batch import Batch
+from penstock.log.write.encode.batch import Batch
 from penstock.server.metrics.exposition import ALL_FAMILIES
 from tests.cycle_driver import CycleDriver
 from tests.docs.pages import blocks_of

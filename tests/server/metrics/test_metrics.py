@@ -16,8 +16,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.log.log import Log
 from penstock.log.read.pop_request import PopRequest
-from penstock.log.write.batch import Batch
-from penstock.server.metrics.database import DATABASE_FAMILIES
+from penstock.log.write.encode.batch import Batch
+from penstock.server.metrics.database_metrics import DATABASE_FAMILIES
 from penstock.server.metrics.exposition import ALL_FAMILIES
 from tests import servers
 from tests.server.server_process import RunningServer, run_server

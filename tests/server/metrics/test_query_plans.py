@@ -10,11 +10,11 @@ from penstock.db.pool import SESSION
 from penstock.db.statements import Statements
 from penstock.log.log import Log
 from penstock.log.read.pop_request import PopRequest
-from penstock.log.write.batch import Batch
+from penstock.log.write.encode.batch import Batch
 from tests.cycle_driver import CycleDriver
 from tests.log.query_plans import Explained, explain
 
-_sql = Statements("penstock.server.metrics", "database.sql")
+_sql = Statements("penstock.server.metrics", "database_metrics.sql")
 _live = Statements("penstock.server.live", "query_results.sql")
 
 #: Cycles per query that a scrape reads at most.

@@ -9,9 +9,9 @@ from pathlib import Path
 from penstock.core.lock_file import LockFile
 from penstock.core.settings import Settings
 from penstock.log.log import Log
-from penstock.log.write.batch import Batch
+from penstock.log.write.encode.batch import Batch
 from penstock.server.app import create_app
-from penstock.server.metrics.database import DatabaseMetrics
+from penstock.server.metrics.database_metrics import DatabaseMetrics
 from penstock.server.metrics.vitals import VitalsRecorder, read_vitals
 from penstock.server.settings import ServerSettings
 from tests.log.logs import eventually, opened

@@ -149,7 +149,7 @@ async def deliver_to_failing_receiver(log: Log, queue: str, failures: int, per_k
 
 
 def _batch(queue: str, key: str, n: int) -> Any:
-    from penstock.log.write.batch import Batch
+    from penstock.log.write.encode.batch import Batch
 
     return Batch(queue, [{"data": n}], key=key)
 

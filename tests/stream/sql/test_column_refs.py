@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.stream.sql.column_refs import StructReference, bare_column, column_names, struct_references
-from penstock.stream.sql.text import find_problem
+from penstock.stream.sql.sql_text import find_problem
 
 
 @pytest.mark.parametrize(

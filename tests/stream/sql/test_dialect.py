@@ -7,7 +7,7 @@ from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 
 from penstock.stream.sql.dialect import SparkSql, StatementSql
-from penstock.stream.sql.source import SqlSource
+from penstock.stream.sql.sql_source import SqlSource
 
 QUERIES = [
     "SELECT a FROM t WHERE a NOT BETWEEN -1 AND -2 AND b IS NOT DISTINCT FROM -3 OR NOT -a > 1 AND d BETWEEN -b AND -c",

@@ -12,7 +12,7 @@ import pytest
 from penstock.core.errors import InvalidRequest, InvalidSql
 from penstock.stream.definition import Definition
 from penstock.stream.fingerprint import describe
-from penstock.stream.statements.parser import parse_application
+from penstock.stream.statements.statement_parser import parse_application
 
 
 def base(path: str) -> str:

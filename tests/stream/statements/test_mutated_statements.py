@@ -11,8 +11,8 @@ from penstock.core.errors import PenstockError
 from penstock.stream.definition import Definition
 from penstock.stream.fingerprint import describe, fingerprint
 from penstock.stream.sql.dialect import StatementSql
-from penstock.stream.sql.source import SqlSource
-from penstock.stream.statements.parser import parse_application
+from penstock.stream.sql.sql_source import SqlSource
+from penstock.stream.statements.statement_parser import parse_application
 
 EXAMPLES = int(os.environ.get("PENSTOCK_TEST_MUTATIONS", "300"))
 

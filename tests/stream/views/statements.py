@@ -12,11 +12,11 @@ from typing import Any
 import duckdb
 import sqlglot
 
-from penstock.stream.sql.source import SqlSource
-from penstock.stream.views.catalog import ViewCatalog
-from penstock.stream.views.dialect import ViewSql
-from penstock.stream.views.plan import Operator, Project, output_columns, walk
+from penstock.stream.sql.sql_source import SqlSource
 from penstock.stream.views.select.planner import plan_select
+from penstock.stream.views.view_catalog import ViewCatalog
+from penstock.stream.views.view_dialect import ViewSql
+from penstock.stream.views.view_plan import Operator, Project, output_columns, walk
 from tests.stream.views.duckdb_plans import MACROS, plan_sql
 
 #: Tables with few values, so that rows match, repeat and tie. The column id is unique.

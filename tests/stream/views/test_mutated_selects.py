@@ -8,10 +8,10 @@ import random
 import pytest
 
 from penstock.core.errors import PenstockError
-from penstock.stream.sql.source import SqlSource
-from penstock.stream.views.catalog import ViewCatalog
+from penstock.stream.sql.sql_source import SqlSource
 from penstock.stream.views.describe import describe_operators
-from penstock.stream.views.dialect import ViewSql
+from penstock.stream.views.view_catalog import ViewCatalog
+from penstock.stream.views.view_dialect import ViewSql
 from tests.stream.views.nexmark_statements import VIEWS
 from tests.stream.views.select_statements import STATEMENTS
 from tests.stream.views.statements import TABLES, check_plan, plan

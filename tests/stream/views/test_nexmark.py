@@ -10,8 +10,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from penstock.stream.views.catalog import ViewCatalog
-from penstock.stream.views.plan import Join, TopN, walk
+from penstock.stream.views.view_catalog import ViewCatalog
+from penstock.stream.views.view_plan import Join, TopN, walk
 from tests.stream.views.nexmark_statements import DUCKDB, VIEWS
 from tests.stream.views.statements import check_rows, connect, duckdb_statement, plan
 

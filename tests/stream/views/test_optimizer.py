@@ -6,9 +6,9 @@ from typing import TypeVar
 
 import pytest
 
-from penstock.stream.views.catalog import ViewCatalog
 from penstock.stream.views.optimize.optimizer import optimize
-from penstock.stream.views.plan import (
+from penstock.stream.views.view_catalog import ViewCatalog
+from penstock.stream.views.view_plan import (
     Aggregate,
     Filter,
     Join,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.core.errors import InvalidSql
-from penstock.stream.views.catalog import ViewCatalog
+from penstock.stream.views.view_catalog import ViewCatalog
 from tests.stream.views.statements import TABLES, plan
 
 #: Statements by what the message has. The position of the error is marked with ^.

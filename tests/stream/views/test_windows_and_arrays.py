@@ -10,10 +10,10 @@ from functools import lru_cache
 import duckdb
 import pytest
 
-from penstock.stream.sql.source import SqlSource
-from penstock.stream.views.catalog import ViewCatalog
-from penstock.stream.views.dialect import ViewSql
-from penstock.stream.views.plan import Explode, QueueSource, SourceColumn, ViewSource, walk
+from penstock.stream.sql.sql_source import SqlSource
+from penstock.stream.views.view_catalog import ViewCatalog
+from penstock.stream.views.view_dialect import ViewSql
+from penstock.stream.views.view_plan import Explode, QueueSource, SourceColumn, ViewSource, walk
 from tests.stream.views.statements import check_rows, connect, plan
 
 CATALOG = ViewCatalog(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli.command import command
-from penstock.cli.session import CommandSession
+from penstock.cli.command_session import CommandSession
 from penstock.cli.supervised_process import supervise
 from penstock.core.errors import ConfigurationError
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli.command import FAILED, command
-from penstock.cli.session import CommandSession
+from penstock.cli.command_session import CommandSession
 from penstock.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ async def psql(
 @command(app, "compat", examples=["penstock db compat"])
 async def compat(session: CommandSession) -> None:
     """Create the views queen_streams.queries and queen_streams.state, for compatibility with Queen."""
-    from penstock.engine.gates.admin import GateAdmin
+    from penstock.engine.gates.gate_admin import GateAdmin
 
     async with session.log() as log:
         created = await GateAdmin(log.database).create_queen_views()

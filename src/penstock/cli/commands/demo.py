@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from penstock.cli.command import FAILED, INTERRUPTED, command
-from penstock.cli.session import CommandSession, SharedOptions
+from penstock.cli.command_session import CommandSession, SharedOptions
 
 _EVERYTHING, _LOG = "everything", "log"
 _option: Any = partial(typer.Option, rich_help_panel="Demo of everything")

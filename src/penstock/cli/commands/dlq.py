@@ -10,9 +10,9 @@ import typer
 
 from penstock.cli import json_output
 from penstock.cli.command import FAILED, command
+from penstock.cli.command_session import CommandSession, find_queue
 from penstock.cli.commands.group import OptionalQueue
 from penstock.cli.commands.queue import Yes
-from penstock.cli.session import CommandSession, find_queue
 from penstock.cli.times import format_time, parse_time
 from penstock.core.errors import NotFound
 from penstock.core.formatting import counted, number
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from penstock.cli.output import Output
     from penstock.client.dead_letters import DeadLetterMapping
     from penstock.client.transport import Transport
-    from penstock.log.dead_letters.models import DeadLetter, DeadLetterEdit, DeadLetterFilter
+    from penstock.log.dead_letters.dead_letter import DeadLetter, DeadLetterEdit, DeadLetterFilter
 
 app = typer.Typer(help="Dead letters: inspect events that failed, replay them, or purge them.")
 
@@ -115,7 +115,7 @@ async def show(
     session: CommandSession, id: Annotated[int, typer.Argument(metavar="ID", help="The id of the dead letter.")]
 ) -> None:
     """Show a dead letter: the event, the error, the traceback and earlier failures."""
-    from penstock.log.dead_letters.models import DeadLetterFilter
+    from penstock.log.dead_letters.dead_letter import DeadLetterFilter
 
     async with session.transport() as transport:
         (letter,) = await _find_letters(transport, DeadLetterFilter(ids=[id]))
@@ -293,7 +293,7 @@ async def purge(
 async def _build_filter(
     transport: Transport, queue: str | None, ids: list[int] | None, conditions: dict[str, Any]
 ) -> DeadLetterFilter:
-    from penstock.log.dead_letters.models import DeadLetterFilter
+    from penstock.log.dead_letters.dead_letter import DeadLetterFilter
 
     if queue is not None:
         await find_queue(transport, queue)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli.command import command
+from penstock.cli.command_session import CommandSession
 from penstock.cli.commands.query import QueryName
 from penstock.cli.completion import query_names
-from penstock.cli.session import CommandSession
 from penstock.cli.times import format_time
 from penstock.core.errors import NotFound
 from penstock.core.formatting import number
@@ -17,7 +17,7 @@ from penstock.core.formatting import number
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.engine.gates.admin import GateInfo
+    from penstock.engine.gates.gate_admin import GateInfo
 
 app = typer.Typer(help="Gates: show and change the rate limits of a query's keys.")
 
@@ -101,14 +101,14 @@ async def hold(
 
 
 async def _read_gates(session: CommandSession, query: str | None, key: str | None, limit: int) -> Sequence[GateInfo]:
-    from penstock.engine.gates.admin import GateAdmin
+    from penstock.engine.gates.gate_admin import GateAdmin
 
     async with session.log() as log:
         return await GateAdmin(log.database).list(query, key, limit=limit)
 
 
 async def _change(session: CommandSession, query: str, key: str | None, state: str, **change: Any) -> None:
-    from penstock.engine.gates.admin import GateAdmin, GateChange
+    from penstock.engine.gates.gate_admin import GateAdmin, GateChange
 
     async with session.log() as log:
         await GateAdmin(log.database).change(query, GateChange(key=key, **change))

@@ -10,9 +10,9 @@ import typer
 
 from penstock.cli import json_output
 from penstock.cli.command import command
+from penstock.cli.command_session import CommandSession, find_queue
 from penstock.cli.commands.queue import GROUP_COLUMNS, QueueName, Yes, format_backpressure, group_row
 from penstock.cli.completion import queue_names
-from penstock.cli.session import CommandSession, find_queue
 from penstock.cli.times import format_time, parse_time
 from penstock.core.errors import NotFound
 from penstock.core.formatting import counted, number

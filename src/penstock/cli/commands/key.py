@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli.command import command
+from penstock.cli.command_session import CommandSession
 from penstock.cli.commands.queue import Yes
-from penstock.cli.session import CommandSession
 from penstock.cli.times import format_time, parse_duration
 from penstock.core.errors import DatabaseError
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from penstock.cli.command import command
-from penstock.cli.session import CommandSession
+from penstock.cli.command_session import CommandSession
 from penstock.core.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -11,17 +11,17 @@ import typer
 
 from penstock.cli import json_output
 from penstock.cli.command import command
+from penstock.cli.command_session import CommandSession
 from penstock.cli.commands.queue import Yes
 from penstock.cli.completion import query_names
-from penstock.cli.session import CommandSession
 from penstock.cli.times import format_time, parse_time
 from penstock.core.errors import NotFound
 from penstock.core.formatting import counted, duration, number, size
 
 if TYPE_CHECKING:
-    from penstock.engine.ledger import CycleRecord
-    from penstock.engine.registry import QueryInfo
-    from penstock.engine.views.status import OperatorSize, ViewStatus
+    from penstock.engine.cycle_ledger import CycleRecord
+    from penstock.engine.query_registry import QueryInfo
+    from penstock.engine.views.view_size import OperatorSize, ViewStatus
     from penstock.log.log import Log
     from penstock.log.queue_info import GroupInfo
 
@@ -37,7 +37,7 @@ _MAX_ERROR_CHARACTERS = 60
 async def list_queries(session: CommandSession) -> None:
     """List all queries with their state, driver, queues, lag and last commit."""
     from penstock.engine.client_queries import list_client_queries
-    from penstock.engine.registry import Registry
+    from penstock.engine.query_registry import Registry
 
     async with session.log() as log:
         groups = await log.groups()
@@ -68,8 +68,8 @@ async def list_queries(session: CommandSession) -> None:
 @command(app, "show", examples=["penstock query show orders_5s", "penstock query show orders_5s --json"])
 async def show(session: CommandSession, query: QueryName) -> None:
     """Show a query: its state, driver, lag, open windows, steps, and its activity in the last five minutes."""
-    from penstock.engine.ledger import read_activity
-    from penstock.engine.views.status import read_view_status
+    from penstock.engine.cycle_ledger import read_activity
+    from penstock.engine.views.view_size import read_view_status
 
     async with session.log() as log:
         info = await _find_query(log, query)
@@ -151,7 +151,7 @@ async def cycles(
 
     The ledger keeps the last 10,000 cycles.
     """
-    from penstock.engine.ledger import read_cycles
+    from penstock.engine.cycle_ledger import read_cycles
 
     async with session.log() as log:
         info = await _find_query(log, query)
@@ -206,7 +206,7 @@ async def rows(
     With `--json`, print each row as a JSON document, and with `--watch` only the rows that have changed.
     """
     from penstock.cli.query_rows import print_rows, watch_rows
-    from penstock.engine.result_rows import RowRequest, read_rows
+    from penstock.engine.results.result_reader import RowRequest, read_rows
 
     if current and history:
         raise typer.BadParameter("--current and --history exclude each other: give one of them")
@@ -260,10 +260,10 @@ async def stop(session: CommandSession, query: QueryName) -> None:
 async def _control(
     session: CommandSession, query: str, action: Literal["pause", "resume", "stop"], state: str, done: str
 ) -> None:
-    from penstock.engine import commands
+    from penstock.engine import query_commands
 
     async with session.log() as log:
-        await getattr(commands, action)(log.database, query)
+        await getattr(query_commands, action)(log.database, query)
     session.out.result({"query": query, "state": state}, f"Query {query} {done}")
 
 
@@ -274,7 +274,7 @@ async def delete(session: CommandSession, query: QueryName, yes: Yes = False) ->
     The events it wrote and its dead letters stay.
     """
     from penstock.engine.client_queries import delete_client_query, find_client_query
-    from penstock.engine.registry import Registry
+    from penstock.engine.query_registry import Registry
 
     async with session.log() as log:
         client_query = await find_client_query(log, query)
@@ -288,7 +288,7 @@ async def delete(session: CommandSession, query: QueryName, yes: Yes = False) ->
 
 async def _find_query(log: Log, name: str) -> QueryInfo:
     from penstock.engine.client_queries import find_client_query
-    from penstock.engine.registry import Registry
+    from penstock.engine.query_registry import Registry
 
     for info in await Registry(log).list():
         if info.name == name:

@@ -10,13 +10,13 @@ import typer
 
 from penstock.cli import json_output
 from penstock.cli.command import command
+from penstock.cli.command_session import CommandSession, find_queue
 from penstock.cli.completion import queue_names
 from penstock.cli.queue_options import QUEUE_CHANGES, QUEUE_OPTIONS, parse_queue_options
-from penstock.cli.session import CommandSession, find_queue
 from penstock.cli.times import format_time
 from penstock.core.errors import NotFound
 from penstock.core.formatting import counted, number, size
-from penstock.log.options import format_option
+from penstock.log.queue_options import format_option
 
 if TYPE_CHECKING:
     from penstock.cli.output import Output
@@ -245,9 +245,9 @@ async def push(
     A file may be compressed with gzip or zstd. The queue does not store an event again if it has seen its id, so a
     file of events with ids can safely be pushed twice. Use --once for a file of events without ids.
     """
-    from penstock.cli.event_input import EventFields, EventPusher
+    from penstock.cli.event_input import EventPusher, PushTarget
 
-    fields = EventFields(name, key, key_field, id_field, time_field)
+    fields = PushTarget(name, key, key_field, id_field, time_field)
     if events and file is not None:
         raise typer.BadParameter("give events as arguments or in a file, not both")
     if once and (events or file is None or str(file) == "-"):

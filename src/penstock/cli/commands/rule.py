@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli.command import command
+from penstock.cli.command_session import CommandSession, find_queue
 from penstock.cli.commands.queue import Yes
 from penstock.cli.completion import queue_names
-from penstock.cli.session import CommandSession, find_queue
 from penstock.cli.times import format_time
 from penstock.core.errors import InvalidRequest, NotFound
 from penstock.core.formatting import counted, duration, number
 
 if TYPE_CHECKING:
-    from penstock.engine.alerts.store import RuleStore
+    from penstock.engine.alerts.rule_store import RuleStore
     from penstock.log.log import Log
     from penstock.stream.rules import ConditionKind, Rule
 
@@ -230,7 +230,7 @@ async def run(
 ) -> None:
     """Evaluate the rules and write alerts until Ctrl-C."""
     from penstock.sinks.alerts import Alerts
-    from penstock.sinks.runner import Sinks
+    from penstock.sinks.delivery.sinks import Sinks
 
     async with _open_store(session) as (log, store):
         rules = [entry.rule for entry in await store.all() if not only or entry.rule.name in only]
@@ -245,7 +245,7 @@ async def run(
 
 @asynccontextmanager
 async def _open_store(session: CommandSession) -> AsyncIterator[tuple[Log, RuleStore]]:
-    from penstock.engine.alerts.store import RuleStore
+    from penstock.engine.alerts.rule_store import RuleStore
 
     async with session.log() as log:
         yield log, RuleStore(log)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli.command import FAILED, INTERRUPTED, command
-from penstock.cli.session import CommandSession
+from penstock.cli.command_session import CommandSession
 from penstock.cli.times import parse_duration, parse_time
 from penstock.core.errors import ConfigurationError, InvalidRequest
 
@@ -202,7 +202,7 @@ def _run_streams(
     report_seconds: float,
     options: dict[str, Any],
 ) -> None:
-    from penstock.cli.foreground import run_queries
+    from penstock.cli.run_queries import run_queries
 
     streams = program.streams()
     if not streams:
@@ -289,7 +289,7 @@ def _export_database(session: CommandSession) -> None:
 
 def _start_spark(session: CommandSession, master: str | None, conf: Mapping[str, str]) -> None:
     """Start Spark before the file runs, so that queries that it starts itself use these settings."""
-    from penstock.engine.spark.session import spark_session
+    from penstock.engine.spark.spark_session import spark_session
 
     with session.out.spinner("Starting Spark"):
         spark_session(master=master, conf=conf)

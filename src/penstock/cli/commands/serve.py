@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from penstock.cli.command import command
+from penstock.cli.command_session import CommandSession
 from penstock.cli.commands.console import run_console_process
-from penstock.cli.session import CommandSession
 
 root = typer.Typer()
 _auth_option: Any = partial(typer.Option, rich_help_panel="Authentication")

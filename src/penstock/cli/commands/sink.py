@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from penstock.cli.command import command
+from penstock.cli.command_session import CommandSession, find_queue
 from penstock.cli.commands.queue import QueueName
 from penstock.cli.commands.run import parse_pairs
-from penstock.cli.session import CommandSession, find_queue
 from penstock.core.errors import InvalidRequest, SinkClosed
 from penstock.core.formatting import counted, number
 
@@ -228,7 +228,7 @@ async def table(
 async def _run(
     session: CommandSession, queue: str, sinks: Sequence[Sink], group: str | None, options: dict[str, Any]
 ) -> None:
-    from penstock.sinks.runner import Sinks
+    from penstock.sinks.delivery.sinks import Sinks
 
     idle_seconds = options.pop("idle_seconds")
     options["attempts"] = options["attempts"] or None

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli.command import command
+from penstock.cli.command_session import CommandSession, find_queue
 from penstock.cli.commands.queue import IdField, KeyField, QueueName, TimeField, Yes
-from penstock.cli.session import CommandSession, find_queue
 from penstock.cli.times import format_time
 from penstock.core import formatting
 from penstock.core.errors import InvalidRequest, NotFound, QueueFull
@@ -138,7 +138,7 @@ async def table(
 @command(app, "list", examples=["penstock source list", "penstock source list --json"])
 async def list_(session: CommandSession) -> None:
     """List the sources and their positions."""
-    from penstock.sources.runner import list_sources
+    from penstock.sources.source_runner import list_sources
 
     async with session.log() as log:
         positions = await list_sources(log)
@@ -160,7 +160,7 @@ async def forget_(
     yes: Yes = False,
 ) -> None:
     """Delete the position of a source. The next run pushes its events again."""
-    from penstock.sources.runner import forget_source, list_sources
+    from penstock.sources.source_runner import forget_source, list_sources
 
     missing = NotFound(f"there is no source {name!r}: `penstock source list` lists the sources")
     async with session.log() as log:
@@ -174,7 +174,7 @@ async def forget_(
 
 
 async def _run_source(session: CommandSession, queue: str, source: Source, options: dict[str, Any]) -> None:
-    from penstock.sources.runner import SourceRunner
+    from penstock.sources.source_runner import SourceRunner
 
     idle_seconds = options.pop("idle_seconds")
     async with session.log() as log:
@@ -296,7 +296,7 @@ class _Simulation:
         import asyncio
 
         from penstock.core.wait_notice import WaitNotice
-        from penstock.log.write.batch import Batch
+        from penstock.log.write.encode.batch import Batch
 
         notice = WaitNotice(self._out.warn)
         full_since = time.monotonic()

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli.command import INTERRUPTED, command
+from penstock.cli.command_session import CommandSession
 from penstock.cli.commands.run import Conf, Master, PyFiles, Report, require_spark, run_options, spark_settings
 from penstock.cli.program_loader import modules_next_to
-from penstock.cli.session import CommandSession
 from penstock.core.errors import InvalidRequest
 from penstock.core.formatting import counted
 
@@ -70,7 +70,7 @@ def sql(
     Missing queues are created first. All queries run in one Spark application. Each continues from its last commit.
     """
     from penstock.stream.definition import Definition
-    from penstock.stream.statements.parser import parse_application
+    from penstock.stream.statements.statement_parser import parse_application
 
     if any(character.isspace() for character in str(file)) and not file.exists():
         raise typer.BadParameter(
@@ -134,7 +134,7 @@ def _preview(
     from warnings import catch_warnings
 
     from penstock.core import json
-    from penstock.engine.spark.session import spark_session
+    from penstock.engine.spark.spark_session import spark_session
 
     settings = session.settings()
     with session.out.spinner("Starting Spark"):
@@ -165,7 +165,7 @@ def _run(
 ) -> None:
     import asyncio
 
-    from penstock.cli.foreground import run_queries
+    from penstock.cli.run_queries import run_queries
 
     if not application.queries:
         raise InvalidRequest(f"{file.name} has no query: add one, such as INSERT INTO totals SELECT ...")
@@ -197,7 +197,7 @@ def _sinks_of_query(name: str, application: Application, bindings: Sequence[Sink
 
 
 def _bind_sinks(application: Application) -> list[SinkBinding]:
-    from penstock.sinks.runner import read_sink_options
+    from penstock.sinks.delivery.sinks import read_sink_options
     from penstock.sinks.spec import read_sink
     from penstock.stream.sink_binding import SinkBinding
 

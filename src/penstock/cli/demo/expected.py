@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from psycopg import errors, sql
 from psycopg.rows import dict_row
 
-from penstock.cli.demo.steps import Check
+from penstock.cli.demo.demo_output import Check
 from penstock.cli.demo.traffic import VALUE_FIELDS
 from penstock.core.clock import EPOCH
 from penstock.db.pool import Connection
@@ -22,7 +22,7 @@ _RESULTS = sql.SQL(
 )
 
 
-class WindowedQuery(NamedTuple):
+class ExpectedQuery(NamedTuple):
     """A query of examples/analytics/streams.py, and the columns of its result to compare."""
 
     queue: str
@@ -37,11 +37,11 @@ class WindowedQuery(NamedTuple):
 
 
 WINDOWED_QUERIES = {
-    "sites": WindowedQuery("clicks", 5_000, 5_000, "site", ("views", "users")),
-    "online": WindowedQuery("clicks", 60_000, 10_000, "site", ("users",)),
-    "pages": WindowedQuery("clicks", 120_000, 20_000, "url", ("views",)),
-    "revenue": WindowedQuery("orders", 10_000, 10_000, "customer", ("orders", "revenue", "largest")),
-    "sensors": WindowedQuery("readings", 5_000, 5_000, "sensor", ("count", "min", "max", "alerts")),
+    "sites": ExpectedQuery("clicks", 5_000, 5_000, "site", ("views", "users")),
+    "online": ExpectedQuery("clicks", 60_000, 10_000, "site", ("users",)),
+    "pages": ExpectedQuery("clicks", 120_000, 20_000, "url", ("views",)),
+    "revenue": ExpectedQuery("orders", 10_000, 10_000, "customer", ("orders", "revenue", "largest")),
+    "sensors": ExpectedQuery("readings", 5_000, 5_000, "sensor", ("count", "min", "max", "alerts")),
 }
 
 
@@ -116,7 +116,7 @@ class ExpectedResults:
                 self._since[name] = max(self._since[name], row["updated_at"])
                 self._compare_row(name, query, row)
 
-    def _compare_row(self, name: str, query: WindowedQuery, row: dict[str, Any]) -> None:
+    def _compare_row(self, name: str, query: ExpectedQuery, row: dict[str, Any]) -> None:
         window = self._windows[name].pop((row["key"], round(row["window_start"].timestamp() * 1000)), None)
         if window is None:
             return  # compared before, or of events that somebody else has pushed

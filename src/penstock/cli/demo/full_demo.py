@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import penstock
+from penstock.cli.demo.demo_output import Check, Step, check_count, checks_document, print_checks, step
 from penstock.cli.demo.expected import WINDOWED_QUERIES, ExpectedResults
 from penstock.cli.demo.partner import Partner, run_partner
 from penstock.cli.demo.processes import Process
 from penstock.cli.demo.snapshot import QUERIES, QUEUES, Snapshot, existing_names, read_snapshot
-from penstock.cli.demo.steps import Check, Step, check_count, checks_document, print_checks, step
 from penstock.cli.demo.traffic import WARM_UP, EventGenerator, event_generators, phases
 from penstock.cli.output import Output
 from penstock.client.connect import transport_for
@@ -32,10 +32,10 @@ from penstock.core.errors import Conflict, GroupBusy, QueueFull
 from penstock.core.formatting import counted, number
 from penstock.core.settings import Settings, child_environment
 from penstock.db.pool import Connection, Database
-from penstock.engine.alerts.store import RuleStore
-from penstock.engine.registry import Registry
+from penstock.engine.alerts.rule_store import RuleStore
+from penstock.engine.query_registry import Registry
 from penstock.log.log import Log
-from penstock.log.write.batch import Batch
+from penstock.log.write.encode.batch import Batch
 from penstock.stream.rules import above, change, rule
 
 _CATCH_UP_SECONDS = 180.0

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock import Event, Penstock
-from penstock.cli.demo.steps import Check, Step, check_count, checks_document, print_checks, step
+from penstock.cli.demo.demo_output import Check, Step, check_count, checks_document, print_checks, step
 from penstock.cli.output import Output
 
 _QUEUE, _BILLING, _ANALYTICS = "orders", "billing", "analytics"

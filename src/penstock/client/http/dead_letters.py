@@ -11,8 +11,8 @@ from msgspec import Raw
 from penstock.client.dead_letters import DeadLetterMapping, call_mapping, edit_function
 from penstock.client.http.retrying_http import RetryingHttpClient
 from penstock.core.errors import InvalidRequest
-from penstock.log.dead_letters.models import DeadLetter, DeadLetterEdit, DeadLetterFilter, Redrive
-from penstock.log.options import MAX_COUNT
+from penstock.log.dead_letters.dead_letter import DeadLetter, DeadLetterEdit, DeadLetterFilter, Redrive
+from penstock.log.queue_options import MAX_COUNT
 from penstock.protocol import messages
 
 #: The most ids in one query string.
@@ -41,7 +41,7 @@ class HttpDeadLetters:
 
     async def count_dead_letters(self, which: DeadLetterFilter) -> int:
         counts = [
-            await self._http.request("GET", "dead-letters/count", messages.Count, query=query)
+            await self._http.request("GET", "dead-letters/count", messages.CountResponse, query=query)
             for query in _filter_queries(which)
         ]
         return sum(response.count for response in counts)
@@ -114,7 +114,7 @@ class HttpDeadLetters:
 
     async def purge(self, which: DeadLetterFilter) -> int:
         body = {**_conditions(which), "all": True}
-        return (await self._http.request("POST", "dead-letters/purge", messages.Count, body=body)).count
+        return (await self._http.request("POST", "dead-letters/purge", messages.CountResponse, body=body)).count
 
 
 def _filter_queries(which: DeadLetterFilter) -> list[dict[str, object]]:

@@ -1,4 +1,7 @@
-"""Encodes the events of a push for a server; raises InvalidEvent for values that JSON cannot represent."""
+"""Encodes the bodies of requests to a server: JSON, compressed if it is large.
+
+Values that JSON cannot represent raise InvalidEvent.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,38 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
+import zstandard
 from msgspec import Raw
 
 from penstock.client.arguments import encode_event
 from penstock.core import json
 from penstock.core.errors import InvalidEvent, InvalidRequest
-from penstock.log.write.batch import Batch
-from penstock.log.write.json_events import JsonEvent, JsonEvents
+from penstock.log.write.encode.batch import Batch
+from penstock.log.write.encode.json_events import JsonEvent, JsonEvents
 from penstock.protocol import messages
+
+#: Bodies of this size and more are compressed. Compressing smaller ones costs more time than a fast network saves.
+_COMPRESS_BYTES = 16 << 10
+
+
+def compress_body(body: bytes | None) -> tuple[bytes | None, dict[str, str]]:
+    if body is None:
+        return None, {}
+    headers = {"Content-Type": "application/json"}
+    if len(body) < _COMPRESS_BYTES:
+        return body, headers
+    return zstandard.compress(body, 1), {**headers, "Content-Encoding": "zstd"}
+
+
+def encode_json(value: object) -> bytes:
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        raise lone_surrogate() from None
+
+
+def lone_surrogate() -> InvalidRequest:
+    return InvalidRequest("the text contains a lone surrogate, which UTF-8 cannot encode")
 
 
 def encode_batches(batches: Sequence[Batch]) -> list[messages.PushBatch]:

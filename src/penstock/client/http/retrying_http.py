@@ -11,15 +11,14 @@ from typing import TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
-import zstandard
 
 from penstock.client.http.connection import ConnectionFailed, ConnectionPool, HttpResponse, NoResponse
+from penstock.client.http.encode import compress_body, encode_json, lone_surrogate
 from penstock.client.http.errors import error_from_response, retry_after_seconds
 from penstock.core.backoff import Backoff, RetryTimer
 from penstock.core.errors import (
     ConfigurationError,
     DatabaseUnavailable,
-    InvalidRequest,
     PenstockError,
     QueueFull,
     ServerError,
@@ -29,8 +28,6 @@ from penstock.core.wait_notice import WaitNotice
 
 _logger = logging.getLogger("penstock.client")
 
-#: Bodies of this size and more are compressed. Compressing smaller ones costs more time than a fast network saves.
-_COMPRESS_BYTES = 16 << 10
 #: The time for a response. A server that has lost its database retries for 30 s before it responds with an error.
 _RESPONSE_SECONDS = 45.0
 _CONNECT_SECONDS = 10.0
@@ -109,7 +106,7 @@ class RetryingHttpClient:
             once: Do not send the request again if the server may have executed it.
         """
         target = _build_target(path, query or {})
-        encoded = body if body is None or callable(body) else _to_json(body)
+        encoded = body if body is None or callable(body) else encode_json(body)
         key_header = {} if key is None else {"Idempotency-Key": key}
         response = await self._send(method, target, key_header, encoded, _RESPONSE_SECONDS + wait_seconds, once=once)
         try:
@@ -136,7 +133,7 @@ class RetryingHttpClient:
         retries = RetryTimer(_BACKOFF, self._retry_seconds)
         notice = WaitNotice(_logger.warning)
         while True:
-            content, content_headers = _encode_body(body() if callable(body) else body)
+            content, content_headers = compress_body(body() if callable(body) else body)
             headers = {**self._headers, **content_headers, **key_header}
             try:
                 response = await pool.request(method, target, headers, content, timeout_seconds)
@@ -190,19 +187,12 @@ async def _pause(retries: RetryTimer, notice: WaitNotice, error: PenstockError, 
     await asyncio.sleep(pause)
 
 
-def _to_json(value: object) -> bytes:
-    try:
-        return msgspec.json.encode(value)
-    except UnicodeEncodeError:
-        raise _lone_surrogate() from None
-
-
 def quote_segment(name: str) -> str:
     """Quote a name as a segment of a path."""
     try:
         return quote(name, safe="")
     except UnicodeEncodeError:
-        raise _lone_surrogate() from None
+        raise lone_surrogate() from None
 
 
 def _build_target(path: str, query: Mapping[str, object]) -> str:
@@ -210,20 +200,7 @@ def _build_target(path: str, query: Mapping[str, object]) -> str:
     try:
         return f"/v1/{path}?{urlencode(parameters)}" if parameters else f"/v1/{path}"
     except UnicodeEncodeError:
-        raise _lone_surrogate() from None
-
-
-def _lone_surrogate() -> InvalidRequest:
-    return InvalidRequest("the text contains a lone surrogate, which UTF-8 cannot encode")
-
-
-def _encode_body(body: bytes | None) -> tuple[bytes | None, dict[str, str]]:
-    if body is None:
-        return None, {}
-    headers = {"Content-Type": "application/json"}
-    if len(body) < _COMPRESS_BYTES:
-        return body, headers
-    return zstandard.compress(body, 1), {**headers, "Content-Encoding": "zstd"}
+        raise lone_surrogate() from None
 
 
 def _create_ssl_context(ca_file: Path | None) -> ssl.SSLContext:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from penstock.connector.database import RetryingConnection
+from penstock.connector.database_url import RetryingConnection
 from penstock.connector.options import ReadOptions
-from penstock.connector.read.offsets import LostRange, QueueOffsets
+from penstock.connector.read.data_loss import LostRange, handle_loss
+from penstock.connector.read.offsets import QueueOffsets
 from penstock.connector.read.pushdown import EventFilter, FilterPushdown, count_hash_partitions
-from penstock.connector.read.ranges import TaskRanges, handle_loss, make_tasks, resolve_offset_spec
+from penstock.connector.read.task_ranges import TaskRanges, make_tasks, resolve_offset_spec
 from penstock.connector.read.task_reader import TaskReader
 
 if TYPE_CHECKING:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
 import psycopg
 
+from penstock.connector.read.data_loss import LostRange, find_gaps
 from penstock.core.errors import NotFound
 from penstock.db.statements import Statements
-from penstock.engine.plan import PartitionRange, SegmentRange
+from penstock.engine.cycle_plan import PartitionRange
 from penstock.engine.planning.segment_ranges import OffsetRange, resolve_segments
 
 _sql = Statements("penstock.connector.read", "offsets.sql")
@@ -31,14 +32,6 @@ class PartitionOffsets(NamedTuple):
     sealed_end: int
     first: int
     end: int
-
-
-class LostRange(NamedTuple):
-    """Offsets ``start`` to ``stop`` (exclusive) of a partition that are deleted."""
-
-    partition_id: int
-    start: int
-    stop: int
 
 
 class QueueRow(NamedTuple):
@@ -129,15 +122,3 @@ class QueueOffsets:
                     )
                 )
         return found, lost
-
-
-def find_gaps(partition_id: int, start: int, stop: int, segments: Iterable[SegmentRange]) -> list[LostRange]:
-    """Return the offsets of a range that are in none of the segments."""
-    lost = []
-    for segment in segments:
-        if segment.start > start:
-            lost.append(LostRange(partition_id, start, segment.start))
-        start = max(start, segment.stop)
-    if start < stop:
-        lost.append(LostRange(partition_id, start, stop))
-    return lost

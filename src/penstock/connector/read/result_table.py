@@ -11,11 +11,11 @@ import psycopg
 from psycopg import sql
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from penstock.connector.database import Conninfo, RetryingConnection
+from penstock.connector.database_url import Conninfo, RetryingConnection
 from penstock.connector.options import ResultOptions
 from penstock.core.errors import InvalidRequest, NotFound, short_repr
 from penstock.db.statements import Statements
-from penstock.db.sync import connect_for_user_sql
+from penstock.db.sync_connection import connect_for_user_sql
 
 if TYPE_CHECKING:
     import pyarrow as pa

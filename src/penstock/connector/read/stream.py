@@ -15,12 +15,13 @@ import psycopg
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from penstock.connector.database import Conninfo, RetryingConnection
+from penstock.connector.database_url import Conninfo, RetryingConnection
 from penstock.connector.log_session import open_log
 from penstock.connector.options import ReadOptions
-from penstock.connector.read.offsets import LostRange, PartitionOffsets, QueueOffsets
+from penstock.connector.read.data_loss import LostRange, handle_loss
+from penstock.connector.read.offsets import PartitionOffsets, QueueOffsets
 from penstock.connector.read.pushdown import EventFilter, count_hash_partitions
-from penstock.connector.read.ranges import TaskRanges, handle_loss, limit_offsets, make_tasks, resolve_offset_spec
+from penstock.connector.read.task_ranges import TaskRanges, limit_offsets, make_tasks, resolve_offset_spec
 from penstock.connector.read.task_reader import TaskReader
 from penstock.core.errors import GroupBusy, InvalidRequest
 from penstock.db.statements import Statements

@@ -14,18 +14,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import structs
 
-from penstock.connector.database import Conninfo
+from penstock.connector.database_url import Conninfo
 from penstock.connector.read.columns import OutputColumns
-from penstock.connector.read.offsets import LostRange
-from penstock.connector.read.ranges import TaskRanges, handle_loss
+from penstock.connector.read.data_loss import LostRange, handle_loss
+from penstock.connector.read.task_ranges import TaskRanges
 from penstock.core.errors import CorruptChunk, InvalidEvent
 from penstock.core.formatting import counted
-from penstock.engine.plan import PartitionRange
-from penstock.engine.worker.chunk_reader import ChunkSlice, batch_slices, read_chunk_slices
+from penstock.engine.cycle_plan import PartitionRange
+from penstock.engine.worker.chunk_slices import ChunkSlice, batch_slices, read_chunk_slices
 from penstock.engine.worker.event_metadata import EventMetadata
 from penstock.engine.worker.json_columns import JsonColumnDecoder
-from penstock.engine.worker.reports import EventFailure, PartitionReport
-from penstock.engine.worker.task import translate_database_errors, worker_connection
+from penstock.engine.worker.spark_task import translate_database_errors, worker_connection
+from penstock.engine.worker.task_reports import EventFailure, PartitionReport
 
 _logger = logging.getLogger("penstock.connector")
 

@@ -8,9 +8,9 @@ from typing import Literal
 
 from penstock.console.page import url_for
 from penstock.core import formatting
-from penstock.server.metrics import database as database_metrics
+from penstock.server.metrics import database_metrics
 from penstock.server.metrics.exposition import MetricsSnapshot, queue_depths
-from penstock.server.metrics.snapshot import OverviewSnapshot
+from penstock.server.metrics.overview_snapshot import OverviewSnapshot
 
 #: A queue is reported when its depth reaches this part of the maximum.
 _NEARLY_FULL = 0.8

@@ -9,8 +9,8 @@ from psycopg.rows import class_row
 
 from penstock.db.pool import Connection, Database
 from penstock.db.statements import Statements
-from penstock.server.metrics.database import DatabaseMetrics
-from penstock.server.metrics.snapshot import OverviewSnapshot, take_snapshot
+from penstock.server.metrics.database_metrics import DatabaseMetrics
+from penstock.server.metrics.overview_snapshot import OverviewSnapshot, take_snapshot
 from penstock.server.metrics.vitals import MAX_GAP_SECONDS, Vitals, read_vitals
 
 _sql = Statements("penstock.console.data", "overview_history.sql")

@@ -10,8 +10,8 @@ from typing import Literal, TypeAlias
 from penstock.console.data.overview_history import OverviewHistory
 from penstock.db.pool import Database
 from penstock.db.statements import Statements
-from penstock.server.metrics import database as database_metrics
-from penstock.server.metrics.snapshot import LabelValues, OverviewSnapshot
+from penstock.server.metrics import database_metrics
+from penstock.server.metrics.overview_snapshot import LabelValues, OverviewSnapshot
 
 _sql = Statements("penstock.console.data", "sink_summary.sql")
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from penstock.core.errors import InvalidRequest
 from penstock.engine.views.operator_graph import OperatorNode, operator_graph
 from penstock.stream.definition import Definition
-from penstock.stream.statements.parser import DRAFT_VIEW, parse_application
-from penstock.stream.views.plan import output_columns
+from penstock.stream.statements.statement_parser import DRAFT_VIEW, parse_application
 from penstock.stream.views.row_key import visible_key
+from penstock.stream.views.view_plan import output_columns
 
 _MAX_CHARACTERS = 100_000
 

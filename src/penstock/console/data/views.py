@@ -8,9 +8,9 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from penstock.db.statements import Statements
-from penstock.engine.registry import QueryInfo, Registry
+from penstock.engine.query_registry import QueryInfo, Registry
 from penstock.engine.views.operator_graph import OperatorNode, graph_from_json
-from penstock.engine.views.status import ViewStatus, read_view_status
+from penstock.engine.views.view_size import ViewStatus, read_view_status
 from penstock.log.log import Log
 from penstock.log.queue_info import GroupInfo
 

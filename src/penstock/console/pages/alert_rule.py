@@ -15,7 +15,7 @@ from penstock.console.widgets.tables import DataTable, TableCell, TableColumn, k
 from penstock.core import formatting
 from penstock.core.clock import to_micros
 from penstock.core.errors import InvalidRequest
-from penstock.engine.alerts.store import RuleInfo, RuleStore
+from penstock.engine.alerts.rule_store import RuleInfo, RuleStore
 from penstock.engine.alerts.trial import Trial, TrialAlert, TrialPoint, try_rule
 from penstock.server.auth.identity import Role
 from penstock.stream import rules

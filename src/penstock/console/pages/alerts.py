@@ -12,7 +12,7 @@ from penstock.console.widgets import elements
 from penstock.console.widgets.tables import DataTable, TableCell, TableColumn, key_cell, number_column
 from penstock.core import formatting
 from penstock.core.errors import NotFound
-from penstock.engine.alerts.store import FiringAlert
+from penstock.engine.alerts.rule_store import FiringAlert
 from penstock.log.event import Event
 from penstock.log.log import Log
 from penstock.sinks.alerts import RuleInfo, RuleStore

@@ -12,9 +12,9 @@ from penstock.console.widgets import elements, forms, payloads
 from penstock.console.widgets.editor import code_editor
 from penstock.core import formatting
 from penstock.core.errors import NotFound
-from penstock.log.dead_letters.models import DeadLetter, DeadLetterFilter
-from penstock.log.write.batch import Batch
-from penstock.log.write.json_events import JsonEvents
+from penstock.log.dead_letters.dead_letter import DeadLetter, DeadLetterFilter
+from penstock.log.write.encode.batch import Batch
+from penstock.log.write.encode.json_events import JsonEvents
 from penstock.server.auth.identity import Role
 
 PATH = "/dead-letters"

@@ -15,8 +15,8 @@ from penstock.console.widgets.editor import code_editor
 from penstock.console.widgets.tables import DataTable, TableCell, TableColumn, number_column
 from penstock.core import formatting
 from penstock.core.errors import NotFound
-from penstock.log.dead_letters.models import DeadLetter, DeadLetterEdit, DeadLetterFilter, DeadLetterKind, Edit
-from penstock.log.dead_letters.store import KIND_SAMPLE
+from penstock.log.dead_letters.dead_letter import DeadLetter, DeadLetterEdit, DeadLetterFilter, DeadLetterKind, Edit
+from penstock.log.dead_letters.dead_letter_store import KIND_SAMPLE
 from penstock.server.auth.identity import Role
 from penstock.stream.sql.json_mapping import compile_mapping
 

@@ -15,7 +15,7 @@ from penstock.console.widgets.elements import Tone
 from penstock.console.widgets.tables import DataTable, TableCell, TableColumn, number_column
 from penstock.core import formatting
 from penstock.core.errors import NotFound
-from penstock.engine.gates.admin import GateAdmin, GateChange, GateInfo
+from penstock.engine.gates.gate_admin import GateAdmin, GateChange, GateInfo
 from penstock.server.auth.identity import Role
 
 PATH = "/gates"

@@ -19,7 +19,7 @@ from penstock.console.widgets import elements, forms
 from penstock.console.widgets.tables import DataTable, TableCell, TableColumn, key_cell, number_column
 from penstock.core import formatting
 from penstock.db.statements import Statements
-from penstock.engine.gates.admin import GateAdmin, GateInfo
+from penstock.engine.gates.gate_admin import GateAdmin, GateInfo
 
 _sql = Statements("penstock.console.pages", "gates.sql")
 

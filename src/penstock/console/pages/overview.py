@@ -13,8 +13,8 @@ from penstock.console.page import Page, View, url_for
 from penstock.console.widgets import elements, forms
 from penstock.console.widgets.charts import ChartLine, TimeChart
 from penstock.core import formatting
-from penstock.server.metrics import database as database_metrics
-from penstock.server.metrics.snapshot import OverviewSnapshot
+from penstock.server.metrics import database_metrics
+from penstock.server.metrics.overview_snapshot import OverviewSnapshot
 from penstock.server.metrics.vitals import MAX_GAP_SECONDS, RECORD_SECONDS, Vitals, compute_vitals, read_vitals
 
 

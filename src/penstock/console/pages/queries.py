@@ -12,9 +12,9 @@ from penstock.console.widgets import elements
 from penstock.console.widgets.tables import DataTable, TableCell, TableColumn, key_cell, number_column
 from penstock.core import formatting
 from penstock.engine.client_queries import ClientQuery, list_client_queries
-from penstock.server.metrics import database as database_metrics
+from penstock.server.metrics import database_metrics
 from penstock.server.metrics.family import MetricFamily
-from penstock.server.metrics.snapshot import OverviewSnapshot
+from penstock.server.metrics.overview_snapshot import OverviewSnapshot
 
 _CLIENT_POLL_SECONDS = 5.0
 

@@ -17,9 +17,9 @@ from penstock.console.widgets.pipeline import PipelineDiagram
 from penstock.console.widgets.tables import DataTable, TableCell, TableColumn, number_column
 from penstock.core import formatting
 from penstock.core.errors import NotFound
-from penstock.engine import commands
-from penstock.engine.ledger import COMMIT_BEFORE, Activity, CycleRecord, read_activity, read_cycles
-from penstock.engine.registry import QueryInfo, Registry
+from penstock.engine import query_commands
+from penstock.engine.cycle_ledger import COMMIT_BEFORE, Activity, CycleRecord, read_activity, read_cycles
+from penstock.engine.query_registry import QueryInfo, Registry
 from penstock.log.queue_info import GroupInfo
 from penstock.server.auth.identity import Role
 
@@ -134,13 +134,13 @@ class QueryDetail:
     async def _pause(self) -> None:
         done = f"{self._name} finishes its cycle and pauses"
         async with self._view.action("POST /v1/queries/{query}/pause", Role.ADMIN, subject=self._name, done=done):
-            await commands.pause(self._view.database, self._name)
+            await query_commands.pause(self._view.database, self._name)
             self._show_state("paused", is_paused=True)
 
     async def _resume(self) -> None:
         done = f"{self._name} resumes"
         async with self._view.action("POST /v1/queries/{query}/resume", Role.ADMIN, subject=self._name, done=done):
-            await commands.resume(self._view.database, self._name)
+            await query_commands.resume(self._view.database, self._name)
             self._show_state("running", is_paused=False)
 
     def _show_state(self, state: str, *, is_paused: bool) -> None:

@@ -19,9 +19,9 @@ from penstock.core import formatting
 from penstock.core.errors import NotFound, PenstockError
 from penstock.log.event import Event
 from penstock.log.queue import Queue
-from penstock.log.write.batch import Batch
-from penstock.log.write.json_events import JsonEvents
-from penstock.log.write.result import PushResult
+from penstock.log.write.encode.batch import Batch
+from penstock.log.write.encode.json_events import JsonEvents
+from penstock.log.write.push_result import PushResult
 from penstock.server.auth.identity import Role
 
 PATH = "/queues"

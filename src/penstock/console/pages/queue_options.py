@@ -12,7 +12,8 @@ from penstock.console.widgets import elements
 from penstock.console.widgets.tables import DataTable, TableCell, TableColumn
 from penstock.core import formatting
 from penstock.core.errors import InvalidOption
-from penstock.log.options import (
+from penstock.log.queue import Queue
+from penstock.log.queue_options import (
     DEFAULT_DEDUP_SECONDS,
     DEFAULTS,
     DESCRIPTIONS,
@@ -21,7 +22,6 @@ from penstock.log.options import (
     option_choices,
     parse_option,
 )
-from penstock.log.queue import Queue
 from penstock.server.auth.identity import Role
 
 PATH = "/queues"

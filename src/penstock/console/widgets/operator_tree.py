@@ -11,7 +11,7 @@ from penstock.console.widgets.elements import element
 from penstock.console.widgets.tables import LiveHtml, render_link
 from penstock.core import formatting
 from penstock.engine.views.operator_graph import OperatorNode
-from penstock.engine.views.status import OperatorSize
+from penstock.engine.views.view_size import OperatorSize
 
 
 @dataclass(frozen=True, slots=True)

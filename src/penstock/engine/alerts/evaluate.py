@@ -10,7 +10,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from hashlib import blake2b
 from typing import Any
 
 import msgspec
@@ -18,13 +17,11 @@ from psycopg import AsyncConnection
 
 from penstock.core import json
 from penstock.db.statements import Statements
+from penstock.engine.alerts.alert_events import AlertEvent, alert_event
 from penstock.log.catalog import Catalog
 from penstock.log.event import Event
 from penstock.log.queue import Queue
-from penstock.log.write.batch import Batch
-from penstock.log.write.json_events import JsonEvents
-from penstock.log.write.validation import MAX_ID_BYTES
-from penstock.stream.rule_evaluation import Alert, KeyState, evaluate_closed_window
+from penstock.stream.rule_evaluation import KeyState, evaluate_closed_window
 from penstock.stream.rules import Rule
 
 _logger = logging.getLogger("penstock.engine")
@@ -37,16 +34,6 @@ class RuleInput:
     row: Mapping[str, Any]
     #: When the result was written.
     at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class AlertEvent:
-    """An alert as it is pushed to its queue."""
-
-    key: str
-    #: Unique to the alert and the same on every push, so that duplicates are dropped.
-    id: str
-    line: bytes
 
 
 async def evaluate_rules(
@@ -126,24 +113,6 @@ async def store_states(
         "states": [msgspec.json.encode(state).decode() for state in states.values()],
     }
     await conn.execute(_sql["store_states"], params)
-
-
-def alert_event(alert: Alert, turn: int) -> AlertEvent:
-    """Convert an alert to an event; ``turn`` counts how often the rule has fired and resolved for the key."""
-    rest = f"{alert.since.isoformat()}/{turn}/{alert.state}"
-    id = f"{alert.rule}/{alert.key}/{rest}"
-    if len(id.encode()) > MAX_ID_BYTES:
-        id = f"{blake2b(f'{alert.rule}/{alert.key}'.encode(), digest_size=16).hexdigest()}/{rest}"
-    fields = {name: value for name, value in msgspec.to_builtins(alert).items() if value is not None}
-    return AlertEvent(alert.key or alert.rule, id, json.encode(fields))
-
-
-def alert_batch(rule: Rule, alerts: Sequence[AlertEvent]) -> Batch:
-    """Return the batch that pushes alerts to the queue of their rule."""
-    events = JsonEvents(
-        [alert.line for alert in alerts], [alert.key for alert in alerts], [alert.id for alert in alerts]
-    )
-    return Batch(rule.alerts, events)
 
 
 async def _lock_rules(conn: AsyncConnection[Any], queue: str) -> list[Rule]:

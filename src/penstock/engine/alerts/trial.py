@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from penstock.engine.alerts.evaluate import rule_input
-from penstock.engine.alerts.store import check_field, field_paths
+from penstock.engine.alerts.rule_store import check_field, field_paths
 from penstock.log.log import Log
 from penstock.stream.rule_evaluation import (
     Alert,

@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 
 from penstock.engine.compile.predicate_parser import parse_field_list, parse_predicate
 from penstock.engine.worker.preaggregate import MAX_DECIMAL_DIGITS, PartialColumn, Preaggregation
-from penstock.stream.aggregates import Aggregate
+from penstock.stream.aggregates import WindowAggregate
 from penstock.stream.definition import Definition
-from penstock.stream.steps import Filter, Map
+from penstock.stream.steps import FilterStep, MapStep
 from penstock.stream.windows import TumblingWindow
 
 
@@ -27,12 +27,12 @@ def plan_preaggregation(stream: Definition, fields: pa.Schema, steps: Sequence[A
     predicates: list[pc.Expression] = []
     for step in steps:
         match step:
-            case Filter(condition=str(text)):
+            case FilterStep(condition=str(text)):
                 predicate = parse_predicate(text, known)
                 if predicate is None:
                     return None
                 predicates.append(predicate)
-            case Map(expression=str(text)):
+            case MapStep(expression=str(text)):
                 selected = parse_field_list(text, known)
                 if selected is None:
                     return None
@@ -62,7 +62,9 @@ def plan_preaggregation(stream: Definition, fields: pa.Schema, steps: Sequence[A
     )
 
 
-def _partial_columns(name: str, aggregate: Aggregate, fields: Mapping[str, pa.Field]) -> list[PartialColumn] | None:
+def _partial_columns(
+    name: str, aggregate: WindowAggregate, fields: Mapping[str, pa.Field]
+) -> list[PartialColumn] | None:
     """The columns of an aggregate, named like those that Spark would compute; None if its argument is not a number."""
     if aggregate.kind == "count" and aggregate.argument is None:
         return [PartialColumn(name, "sum", None, pa.int64())]

@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from penstock.core.errors import InvalidSql
-from penstock.stream.sql.parser import parse_expression, parse_select
-from penstock.stream.sql.text import has_plain_literals
+from penstock.stream.sql.expression_parser import parse_expression, parse_select
+from penstock.stream.sql.sql_text import has_plain_literals
 
 _COMPARISONS: dict[type[exp.Expr], Callable[[Any, Any], Any]] = {
     exp.EQ: operator.eq,

@@ -15,8 +15,8 @@ from penstock.engine.worker.json_values import COST_PREFIX, SINK_KEY
 from penstock.stream.definition import Definition
 from penstock.stream.expression import is_python
 from penstock.stream.sql.column_refs import bare_column, column_names, column_path, column_paths
-from penstock.stream.sql.parser import parse_select
-from penstock.stream.steps import Filter, FlatMap, Lookup, Map, ReferenceTable, Sql, Step, makes_columns
+from penstock.stream.sql.expression_parser import parse_select
+from penstock.stream.steps import FilterStep, FlatMapStep, Lookup, MapStep, ReferenceTable, SqlStep, Step, makes_columns
 
 #: Returns the columns of a reference table with this name.
 TableColumns: TypeAlias = Callable[[str, ReferenceTable], Sequence[str]]
@@ -49,9 +49,9 @@ def referenced_fields(
     scope = _Scope()
     for step in parts[part].steps:
         match step:
-            case Map(expression=expression) | FlatMap(expression=expression) | Filter(condition=expression):
+            case MapStep(expression=expression) | FlatMapStep(expression=expression) | FilterStep(condition=expression):
                 scope.refer(expression)
-            case Sql(query=query):
+            case SqlStep(query=query):
                 scope.refer(query)
             case Lookup(on=on):
                 scope.refer_to_fields(on)
@@ -100,12 +100,12 @@ class _Scope:
                 # The columns to join on are those of the event, which are added by no step.
                 joined = {field.lower() for field in step.on}
                 self._added |= {column.lower() for column in table_columns(name, table)} - joined
-            case Sql(query=query, tables=tables) if not makes_columns(step):
+            case SqlStep(query=query, tables=tables) if not makes_columns(step):
                 names = [*_aliases(query), *(c for name, table in tables.items() for c in table_columns(name, table))]
                 self._added |= {name.lower() for name in names} - {name.lower() for name in _join_columns(query)}
-            case Map(expression=str(text)) if _has_star(text):
+            case MapStep(expression=str(text)) if _has_star(text):
                 self._added |= {name.lower() for name in _aliases(text)}
-            case Map() | FlatMap() | Sql():
+            case MapStep() | FlatMapStep() | SqlStep():
                 self._has_event = False
 
 
@@ -150,9 +150,9 @@ def referenced_members(split: SplitStream, part: int = 0) -> dict[str, list[list
     expressions += [aggregate.argument for aggregate in stream.aggregates.values()]
     for step in parts[part].steps:
         match step:
-            case Map(expression=expression) | FlatMap(expression=expression) | Filter(condition=expression):
+            case MapStep(expression=expression) | FlatMapStep(expression=expression) | FilterStep(condition=expression):
                 expressions.append(expression)
-            case Sql(query=query):
+            case SqlStep(query=query):
                 expressions.append(query)
     for expression in expressions:
         if expression is None or is_python(expression):
@@ -184,7 +184,7 @@ def stored_fields(split: SplitStream, part: int = 0) -> dict[str, int | None]:
         if names:
             names = _input_fields(step, names)
     keys: set[str | None] = set()
-    if all(isinstance(step, Filter) for step in parts[part].steps):
+    if all(isinstance(step, FilterStep) for step in parts[part].steps):
         keys = {bare_column(key) for key in key_expressions(stream) if isinstance(key, str)}
     return {name: MAX_WINDOW_KEY_BYTES if name in keys else None for name in names}
 
@@ -192,12 +192,12 @@ def stored_fields(split: SplitStream, part: int = 0) -> dict[str, int | None]:
 def _input_fields(step: Step, names: set[str]) -> set[str]:
     """The fields before a step from which it computes the named fields, and perhaps others."""
     match step:
-        case Map(expression=str(text)):
+        case MapStep(expression=str(text)):
             tree = _parse(text)
             return set(column_names(text)) if tree is None else _selected_fields(tree, names)
-        case Map(expression=expression) | FlatMap(expression=expression):
+        case MapStep(expression=expression) | FlatMapStep(expression=expression):
             return set(_expression_fields(expression))
-        case Sql(query=query):
+        case SqlStep(query=query):
             return set(column_names(query))
     return names
 

@@ -12,9 +12,9 @@ from pyspark.sql.types import StructType
 from penstock.engine.compile import exact_decimals
 from penstock.engine.reference_tables import ReferenceTables
 from penstock.engine.worker.read_config import EVENT_JSON, METADATA, SYSTEM_COLUMNS
-from penstock.engine.worker.udf.stage import UdfStage
+from penstock.engine.worker.udf.udf_stage import UdfStage
 from penstock.stream.sql.select_step import with_stream_columns
-from penstock.stream.steps import Filter, FlatMap, Lookup, Map, Sql, Step
+from penstock.stream.steps import FilterStep, FlatMapStep, Lookup, MapStep, SqlStep, Step
 
 
 def apply_steps(frame: DataFrame, steps: Sequence[Step | UdfStage], references: ReferenceTables) -> DataFrame:
@@ -22,13 +22,13 @@ def apply_steps(frame: DataFrame, steps: Sequence[Step | UdfStage], references: 
         match step:
             case UdfStage():
                 frame = step.apply(frame, references.read_config)
-            case Filter(condition=condition):
+            case FilterStep(condition=condition):
                 frame = frame.filter(exact_decimals.column(frame.sparkSession, condition))
-            case Map(expression=expression):
+            case MapStep(expression=expression):
                 frame = _select(frame, expression)
-            case FlatMap(expression=expression):
+            case FlatMapStep(expression=expression):
                 frame = _explode(frame, expression)
-            case Sql():
+            case SqlStep():
                 frame = _run_sql(frame, step, references)
             case Lookup():
                 frame = _look_up(frame, step, references)
@@ -59,7 +59,7 @@ def _explode(frame: DataFrame, expression: Any) -> DataFrame:
     return exploded
 
 
-def _run_sql(frame: DataFrame, step: Sql, references: ReferenceTables) -> DataFrame:
+def _run_sql(frame: DataFrame, step: SqlStep, references: ReferenceTables) -> DataFrame:
     spark = frame.sparkSession
     frame.createOrReplaceTempView("stream")
     for name, table in step.tables.items():

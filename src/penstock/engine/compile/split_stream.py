@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 from penstock.core.errors import InvalidRequest
 from penstock.engine.worker.json_values import COST_PREFIX, NON_OBJECT, SINK_KEY
-from penstock.engine.worker.udf.stage import UdfStage, group_udf_stages, needs_event_json
-from penstock.stream.aggregates import Aggregate
+from penstock.engine.worker.udf.udf_stage import UdfStage, group_udf_stages, needs_event_json
+from penstock.stream.aggregates import WindowAggregate
 from penstock.stream.definition import Definition
 from penstock.stream.expression import is_python, takes_context
 from penstock.stream.gates import ConcurrencyGate, Gate
-from penstock.stream.steps import Map, Step, makes_columns, runs_in_python
+from penstock.stream.steps import MapStep, Step, makes_columns, runs_in_python
 
 #: Fields that hold what a user-defined function computes: the key, and the argument of an aggregate.
 KEY_FIELD = "__key_of"
@@ -127,7 +127,7 @@ def _with_value_step(stream: Definition) -> Definition:
             functions[field] = gate.cost.expression
             gate = dataclasses.replace(gate, cost=dataclasses.replace(gate.cost, expression=field))
         gates.append(gate)
-    aggregates: dict[str, Aggregate] = {}
+    aggregates: dict[str, WindowAggregate] = {}
     for index, (name, aggregate) in enumerate(stream.aggregates.items()):
         if is_python(aggregate.argument):
             field = f"{ARGUMENT_PREFIX}{index}"
@@ -136,7 +136,7 @@ def _with_value_step(stream: Definition) -> Definition:
         aggregates[name] = aggregate
     if not functions:
         return stream
-    step = Map("values", _FieldAdder(functions))
+    step = MapStep("values", _FieldAdder(functions))
     return dataclasses.replace(
         stream, steps=(*stream.steps, step), aggregates=aggregates, gates=tuple(gates), **changes
     )

@@ -14,7 +14,8 @@ from psycopg import AsyncConnection
 from penstock.core.errors import LeaseLost
 from penstock.db.retry import CONNECTION_ERRORS, DatabaseRetry
 from penstock.db.statements import Statements
-from penstock.engine.alerts.evaluate import AlertEvent, evaluate_rules
+from penstock.engine.alerts.alert_events import AlertEvent
+from penstock.engine.alerts.evaluate import evaluate_rules
 from penstock.engine.cycle.commit_steps import (
     LockedQuery,
     PositionMove,
@@ -25,8 +26,8 @@ from penstock.engine.cycle.commit_steps import (
     open_commit_connection,
     widen_search,
 )
+from penstock.engine.cycle.cycle_result import CommitStats, CommitTarget, CycleResult
 from penstock.engine.cycle.dead_letters import store_dead_letters
-from penstock.engine.cycle.models import CommitStats, CommitTarget, CycleResult
 from penstock.engine.cycle.output_events import partition_outputs, rekey_window, windows_to_outputs
 from penstock.engine.cycle.partials import ALL_PARTITIONS
 from penstock.engine.cycle.result_merge import (
@@ -36,13 +37,13 @@ from penstock.engine.cycle.result_merge import (
     stage_partials,
 )
 from penstock.engine.cycle.watermarks import Watermarks
-from penstock.engine.output_rows import OutputEvent, OutputRows
-from penstock.engine.plan import CyclePlan
+from penstock.engine.cycle_plan import CyclePlan
 from penstock.engine.planning import poison_search
 from penstock.engine.planning.poison_search import PoisonSearch
-from penstock.engine.views.changes import change_events
+from penstock.engine.results.output_rows import OutputEvent, OutputRows
+from penstock.engine.views.view_changes import change_events
 from penstock.engine.worker.event_time import to_timestamp
-from penstock.engine.worker.reports import TaskReport, decode_reports
+from penstock.engine.worker.task_reports import TaskReport, decode_reports
 from penstock.log.catalog import MAX_LAYOUT_RETRIES, is_layout_change
 from penstock.log.log import Log
 from penstock.log.notify import cycle_topic
@@ -50,7 +51,7 @@ from penstock.log.queue import Queue
 from penstock.log.write.flush import AppendRequest
 
 _sql = Statements("penstock.engine.cycle", "commit.sql")
-_reports = Statements("penstock.engine.worker", "reports.sql")
+_reports = Statements("penstock.engine.worker", "task_reports.sql")
 
 #: Old cycles, reports and history are deleted every so many commits. The reports of a join are large.
 _CLEANUP_COMMITS, _JOIN_CLEANUP_COMMITS = 100, 10

@@ -13,8 +13,8 @@ from penstock.core.errors import LeaseLost
 from penstock.db.pg_arrays import int_array
 from penstock.db.pool import Database
 from penstock.db.statements import Statements
-from penstock.engine.cycle.models import CommitStats, CommitTarget, CycleResult
-from penstock.engine.plan import CyclePlan
+from penstock.engine.cycle.cycle_result import CommitStats, CommitTarget, CycleResult
+from penstock.engine.cycle_plan import CyclePlan
 from penstock.engine.planning import poison_search
 
 
@@ -84,7 +84,7 @@ async def advance_positions(
         )
 
 
-_reports = Statements("penstock.engine.worker", "reports.sql")
+_reports = Statements("penstock.engine.worker", "task_reports.sql")
 
 #: The ledger keeps so many cycles of a query.
 LEDGER_CYCLES = 10_000

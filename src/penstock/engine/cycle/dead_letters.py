@@ -6,9 +6,9 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
-from penstock.engine.cycle.models import CommitStats, CommitTarget, CycleResult
-from penstock.engine.worker.reports import EventFailure, EventRef
-from penstock.log.dead_letters.models import FailedEvent
+from penstock.engine.cycle.cycle_result import CommitStats, CommitTarget, CycleResult
+from penstock.engine.worker.task_reports import EventFailure, EventRef
+from penstock.log.dead_letters.dead_letter import FailedEvent
 from penstock.log.log import Log
 
 #: The stage and the error of late events.

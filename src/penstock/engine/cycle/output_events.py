@@ -13,15 +13,15 @@ import pyarrow.compute as pc
 from penstock.core import json
 from penstock.core.errors import WindowKeyFailed
 from penstock.core.names import MAX_KEY_BYTES, find_key_problem
-from penstock.engine.output_rows import OutputEvent, OutputRows, to_lines
+from penstock.engine.results.output_rows import OutputEvent, OutputRows, to_lines
 from penstock.engine.views.kernels.arrays import IntArray, one_chunk
 from penstock.engine.worker.json_rows import encode_rows
 from penstock.engine.worker.json_values import COST_PREFIX, decode_rows, strip_internal_fields
 from penstock.engine.worker.read_config import EVENT_JSON
-from penstock.engine.worker.reports import EventFailure, EventRef
+from penstock.engine.worker.task_reports import EventFailure, EventRef
 from penstock.log.queue import Queue
 from penstock.log.storage import chunk
-from penstock.log.write.piece import PIECE_EVENTS, Piece
+from penstock.log.write.encode.piece import PIECE_EVENTS, Piece
 
 #: A window that a commit closed or corrected: its key, how often late events corrected it, the JSON of its event (None
 #: if it is not emitted), and its end if the JSON may lack it. A plain tuple, because a cycle can close very many.

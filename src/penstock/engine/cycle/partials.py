@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.engine.compile.windows.exact_sums import add_high_digits
-from penstock.engine.worker.reports import EventRef
+from penstock.engine.worker.task_reports import EventRef
 
 
 class WatermarkScope(Enum):

@@ -12,11 +12,11 @@ import pyarrow.compute
 from psycopg import AsyncConnection
 
 from penstock.db.pg_arrays import int_array
-from penstock.engine.arrow_csv import to_csv
 from penstock.engine.cycle.output_events import ClosedWindow
 from penstock.engine.cycle.partials import SessionMove
-from penstock.engine.output_rows import OutputEvent
-from penstock.engine.result_tables import ResultTables
+from penstock.engine.results.arrow_csv import to_csv
+from penstock.engine.results.output_rows import OutputEvent
+from penstock.engine.results.result_tables import ResultTables
 from penstock.engine.worker.event_time import to_timestamp
 
 

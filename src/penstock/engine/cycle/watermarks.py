@@ -13,10 +13,10 @@ from penstock.core.clock import to_micros
 from penstock.db.pg_arrays import int_array
 from penstock.db.statements import Statements
 from penstock.engine.cycle.commit_steps import LockedQuery
-from penstock.engine.cycle.models import CommitTarget, CycleResult
+from penstock.engine.cycle.cycle_result import CommitTarget, CycleResult
 from penstock.engine.cycle.partials import ALL_PARTITIONS, WatermarkScope
-from penstock.engine.joins.state import JoinState
-from penstock.engine.result_tables import ResultTables
+from penstock.engine.joins.join_state import JoinState
+from penstock.engine.results.result_tables import ResultTables
 from penstock.log.catalog import Catalog
 
 _sql = Statements("penstock.engine.cycle", "commit.sql")

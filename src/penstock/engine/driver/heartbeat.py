@@ -1,17 +1,46 @@
-"""Renews the lease of a query while its driver makes progress."""
+"""Renews the lease of a query while its driver makes progress, and decides when a cycle counts as hung."""
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 
 from py4j.protocol import Py4JError
 
 from penstock.core.errors import LeaseLost
-from penstock.engine.cycle.models import QueryContext
+from penstock.engine.cycle.cycle_result import QueryContext
 
 _logger = logging.getLogger("penstock.engine")
+
+#: A cycle that takes longer counts as hung, and the lease is no longer renewed.
+MAX_CYCLE_SECONDS = 1800.0
+
+
+class DriverProgress:
+    """What a driver does, and since when. It starts as preparing, which may take any time."""
+
+    def __init__(self, lease_seconds: float) -> None:
+        self._lease_seconds = lease_seconds
+        self._cycle_began: float | None = None
+        self._last_planning: float | None = None
+
+    def note_planning(self) -> None:
+        self._last_planning = time.monotonic()
+
+    def begin_cycle(self) -> None:
+        self._cycle_began = time.monotonic()
+
+    def end_cycle(self) -> None:
+        self._cycle_began = None
+
+    def is_alive(self, *, is_ending: bool) -> bool:
+        """Return whether the driver prepares, ends, computes a cycle that is not hung, or planned a moment ago."""
+        now = time.monotonic()
+        if self._cycle_began is not None:
+            return now - self._cycle_began < MAX_CYCLE_SECONDS
+        return is_ending or self._last_planning is None or now - self._last_planning < self._lease_seconds
 
 
 class LeaseHeartbeat:

@@ -26,29 +26,29 @@ from penstock.core.errors import (
 )
 from penstock.db.retry import CONNECTION_ERRORS
 from penstock.engine.cycle.commit import CycleTooLarge
-from penstock.engine.cycle.models import CommitStats, CycleResult, QueryContext, SparkResult
+from penstock.engine.cycle.cycle_result import CommitStats, CycleResult, QueryContext, SparkResult
+from penstock.engine.cycle.cycle_runner import CycleRunner
 from penstock.engine.cycle.partials import WatermarkScope
-from penstock.engine.cycle.prepare import NoSampleEvents, PreparedQuery, prepare_query, read_newest
-from penstock.engine.cycle.runner import CycleRunner
-from penstock.engine.driver.heartbeat import LeaseHeartbeat
+from penstock.engine.cycle.query_setup import NoSampleEvents, PreparedQuery, prepare_query, read_newest
+from penstock.engine.cycle_plan import CyclePlan
+from penstock.engine.driver.heartbeat import DriverProgress, LeaseHeartbeat
 from penstock.engine.driver.missing_fields import MissingFields, fields_read
 from penstock.engine.driver.prefetch import Prefetcher
 from penstock.engine.gates.gate_rules import check_gate_queues
-from penstock.engine.gates.limits import default_limit, prefetch_target
-from penstock.engine.gates.planner import GatedPlanner
+from penstock.engine.gates.gated_planner import GatedPlanner
+from penstock.engine.gates.limit_overrides import default_limit, prefetch_target
 from penstock.engine.gates.release import ReleaseTuning
 from penstock.engine.gates.release_loop import ReleaseLoop
-from penstock.engine.joins.state import MAX_JOIN_EVENTS
-from penstock.engine.plan import CyclePlan
+from penstock.engine.joins.join_state import MAX_JOIN_EVENTS
 from penstock.engine.planning import poison_search
 from penstock.engine.planning.planner import Planner, PlannerConfig
 from penstock.engine.planning.poison_search import GivenUpEvents
+from penstock.engine.query_status import Status
 from penstock.engine.spark.errors import error_summary, is_worker_error, worker_message
-from penstock.engine.spark.session import task_slots
-from penstock.engine.status import Status
-from penstock.engine.views.reader import ViewReader
-from penstock.engine.worker import reports
-from penstock.engine.worker.task import DatabaseLost
+from penstock.engine.spark.spark_session import task_slots
+from penstock.engine.views.view_reader import ViewReader
+from penstock.engine.worker import task_reports
+from penstock.engine.worker.spark_task import DatabaseLost
 from penstock.stream.gates import NANOS_PER_TOKEN
 from penstock.stream.time_rules import close_delay_us
 
@@ -58,8 +58,6 @@ _logger = logging.getLogger("penstock.engine")
 SMALL_EVENTS = 10_000
 #: The first cycle may have so many events if an event costs little.
 FIRST_EVENTS = 100_000
-#: A cycle that takes longer counts as hung, and the lease is no longer renewed.
-_MAX_CYCLE_SECONDS = 1800.0
 #: The loop looks this often whether it is to stop.
 _WAIT_SECONDS = 0.5
 #: The class of SQL states for values that an expression cannot compute or a column cannot store.
@@ -98,8 +96,7 @@ class CycleLoop:
         self._error: BaseException | None = None
         #: With ``available_now``: the end of each partition at the start, until it is reached.
         self._stop_offsets: dict[int, int] | None = None
-        self._cycle_began: float | None = None
-        self._last_planning: float | None = None
+        self._progress = DriverProgress(context.options.lease_seconds)
         #: True once a cycle was committed or there was nothing to do: a restart then counts as the first one.
         self.made_progress = False
 
@@ -272,7 +269,7 @@ class CycleLoop:
         plan: CyclePlan | None
         try:
             while not (self._ended.is_set() or self._state.stopping.is_set()):
-                self._last_planning = time.monotonic()
+                self._progress.note_planning()
                 result: Future[SparkResult] | None = None
                 with _planning_errors():
                     prefetched = None if prefetcher is None else prefetcher.take()
@@ -300,7 +297,7 @@ class CycleLoop:
         prefetcher: Prefetcher | None,
     ) -> None:
         """Compute and commit one cycle. An error is written to the ledger or ends the loop."""
-        self._cycle_began = time.monotonic()
+        self._progress.begin_cycle()
         try:
             result, table = cycles.compute(plan, prefetched)
             if prefetcher is not None:
@@ -311,7 +308,7 @@ class CycleLoop:
         except Exception as error:
             self._state.stopping.wait(self._on_error(cycles, plan, error))
         finally:
-            self._cycle_began = None
+            self._progress.end_cycle()
 
     def _commit(self, cycles: CycleRunner, result: CycleResult, table: pa.Table | None) -> None:
         """Commit a cycle; the events of a gated query go to the release buffer instead."""
@@ -356,7 +353,7 @@ class CycleLoop:
             self._fail(cycles, plan, error)
         elif isinstance(error, (*CONNECTION_ERRORS, PenstockError, psycopg.ProgrammingError)):
             self._end(error)  # no event causes these
-        elif isinstance(error, reports.ConflictingReports):
+        elif isinstance(error, task_reports.ConflictingReports):
             self._fail(cycles, plan, SparkFailure(f"the tasks of a cycle disagree: {error}"))
         elif is_worker_error(error, DatabaseLost):
             self._end(DatabaseUnavailable(f"a task could not reach PostgreSQL: {error_summary(error)}"))
@@ -421,16 +418,7 @@ class CycleLoop:
             self._ended.set()
 
     def _is_alive(self) -> bool:
-        """Tell whether the loop makes progress: it prepares, computes a cycle, or planned a moment ago."""
-        now = time.monotonic()
-        if self._cycle_began is not None:
-            return now - self._cycle_began < _MAX_CYCLE_SECONDS
-        return (
-            self._last_planning is None
-            or self._ended.is_set()
-            or self._state.stopping.is_set()
-            or now - self._last_planning < self._context.options.lease_seconds
-        )
+        return self._progress.is_alive(is_ending=self._ended.is_set() or self._state.stopping.is_set())
 
 
 def _is_value_error(error: BaseException) -> bool:

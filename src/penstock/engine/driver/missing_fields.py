@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
-from penstock.core.names import describe_known
+from penstock.core.suggestions import describe_known
 from penstock.engine.compile.schema.unknown_fields import field_names
-from penstock.engine.cycle.prepare import PreparedQuery
-from penstock.engine.joins.reader import JoinReader
-from penstock.engine.views.reader import ViewReader
+from penstock.engine.cycle.query_setup import PreparedQuery
+from penstock.engine.joins.join_reader import JoinReader
+from penstock.engine.views.view_reader import ViewReader
 from penstock.log.event import Event
 from penstock.stream.definition import Definition
 

@@ -15,9 +15,9 @@ from contextlib import suppress
 import psycopg
 
 from penstock.core.errors import PenstockError
-from penstock.engine.cycle.models import CycleResult, SparkResult
-from penstock.engine.cycle.runner import CycleRunner
-from penstock.engine.plan import CyclePlan
+from penstock.engine.cycle.cycle_result import CycleResult, SparkResult
+from penstock.engine.cycle.cycle_runner import CycleRunner
+from penstock.engine.cycle_plan import CyclePlan
 from penstock.engine.planning.planner import Planner
 
 _logger = logging.getLogger("penstock.engine")

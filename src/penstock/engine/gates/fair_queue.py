@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Container, Iterable, Mapping
 
-from penstock.engine.gates.allocate import Allocation
+from penstock.engine.gates.allocation import Allocation
 
 
 class FairQueue:

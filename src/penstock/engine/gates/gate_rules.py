@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from penstock.core.errors import InvalidRequest
 from penstock.db.statements import Statements
 from penstock.engine.cycle.commit_steps import lock_query
-from penstock.engine.cycle.models import CommitTarget
-from penstock.engine.gates.limits import default_limit
+from penstock.engine.cycle.cycle_result import CommitTarget
+from penstock.engine.gates.limit_overrides import default_limit
 from penstock.log.log import Log
 from penstock.stream.definition import Definition
 from penstock.stream.gates import ConcurrencyGate, Gate, format_amount

@@ -15,11 +15,10 @@ from penstock.core.errors import LeaseLost
 from penstock.db.pg_arrays import int_array
 from penstock.db.statements import Statements
 from penstock.engine.cycle.commit_steps import PositionMove
-from penstock.engine.cycle.models import CommitTarget
-from penstock.engine.gates.allocate import Allocation, PartitionAllocation, PartitionDemand
-from penstock.engine.gates.buffer import BufferedPartition
+from penstock.engine.cycle.cycle_result import CommitTarget
+from penstock.engine.gates.allocation import Allocation, PartitionAllocation, PartitionDemand
 from penstock.engine.gates.event_costs import total_cost
-from penstock.engine.gates.limits import (
+from penstock.engine.gates.limit_overrides import (
     LimitOverrides,
     LimitRow,
     PartitionLimits,
@@ -28,7 +27,8 @@ from penstock.engine.gates.limits import (
     prefetch_target,
 )
 from penstock.engine.gates.rate_limiters import Limit, Meter, MeterState
-from penstock.engine.worker.reports import EventFailure
+from penstock.engine.gates.release_buffer import BufferedPartition
+from penstock.engine.worker.task_reports import EventFailure
 from penstock.log.log import Log
 from penstock.stream.gates import NANOS_PER_TOKEN, ConcurrencyGate, Gate
 

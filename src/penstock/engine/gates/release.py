@@ -21,16 +21,16 @@ from penstock.core.clock import to_micros
 from penstock.core.errors import LeaseLost
 from penstock.db.statements import Statements
 from penstock.engine.cycle.commit_steps import advance_positions
-from penstock.engine.cycle.models import CommitStats, CommitTarget
+from penstock.engine.cycle.cycle_result import CommitStats, CommitTarget
 from penstock.engine.cycle.output_events import partition_outputs
-from penstock.engine.gates.allocate import Allocation, allocate
-from penstock.engine.gates.buffer import BufferedPartition
+from penstock.engine.gates.allocation import Allocation, allocate
 from penstock.engine.gates.event_costs import cost_at, gate_headers
 from penstock.engine.gates.gate_rules import PAUSED_UNTIL_US
 from penstock.engine.gates.gate_state import Candidate, GateState
-from penstock.engine.gates.schedule import local_us
-from penstock.engine.output_rows import OutputEvent, OutputRows
-from penstock.log.dead_letters.models import FailedEvent
+from penstock.engine.gates.release_buffer import BufferedPartition
+from penstock.engine.gates.release_schedule import local_us
+from penstock.engine.results.output_rows import OutputEvent, OutputRows
+from penstock.log.dead_letters.dead_letter import FailedEvent
 from penstock.log.log import Log
 from penstock.log.write.flush import AppendRequest
 from penstock.stream.gates import NANOS_PER_TOKEN, Gate

@@ -24,12 +24,12 @@ from penstock.engine.cycle.commit_steps import (
     open_commit_connection,
     widen_search,
 )
-from penstock.engine.cycle.models import CommitStats, CommitTarget, CycleResult
-from penstock.engine.gates.buffer import MAX_EVICTED_PARTITIONS, BufferedPartition, ReleaseBuffer
+from penstock.engine.cycle.cycle_result import CommitStats, CommitTarget, CycleResult
 from penstock.engine.gates.fair_queue import FairQueue
 from penstock.engine.gates.gate_rules import store_gate_rules
 from penstock.engine.gates.release import Releaser, ReleaseResult, ReleaseTuning
-from penstock.engine.gates.schedule import NEVER_US, DatabaseClock, ReleaseSchedule
+from penstock.engine.gates.release_buffer import MAX_EVICTED_PARTITIONS, BufferedPartition, ReleaseBuffer
+from penstock.engine.gates.release_schedule import NEVER_US, DatabaseClock, ReleaseSchedule
 from penstock.log.log import Log
 from penstock.stream.gates import ConcurrencyGate, Gate
 

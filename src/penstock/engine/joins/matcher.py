@@ -16,17 +16,17 @@ import msgspec
 import pyarrow as pa
 
 from penstock.db.pg_arrays import int_array
-from penstock.engine.joins.state import JOIN_ROW_SCHEMA, LEFT, RIGHT, JoinState, encode_rows
+from penstock.engine.joins.join_state import JOIN_ROW_SCHEMA, LEFT, RIGHT, JoinState, encode_rows
 from penstock.engine.worker.json_columns import JsonColumnDecoder
 from penstock.engine.worker.read_config import EVENT_JSON, SYSTEM_COLUMNS, ReadConfig
-from penstock.engine.worker.reports import EventRef, TaskReport
-from penstock.engine.worker.task import (
+from penstock.engine.worker.spark_task import (
     current_task,
     load_plan,
     send_stage_report,
     translate_database_errors,
     worker_connection,
 )
+from penstock.engine.worker.task_reports import EventRef, TaskReport
 
 #: The stage numbers of the reports, after those of the inputs' stages.
 _MATCH_STAGE, _EXPIRED_STAGE = 900, 901

@@ -14,10 +14,10 @@ from psycopg.rows import args_row
 
 from penstock.core.errors import LeaseLost
 from penstock.db.statements import Statements
-from penstock.db.sync import connect
-from penstock.engine import plan as plans
-from penstock.engine.joins.state import JoinState
-from penstock.engine.plan import CyclePlan, PartitionRange, SourceGroup, assign_tasks
+from penstock.db.sync_connection import connect
+from penstock.engine import cycle_plan as plans
+from penstock.engine.cycle_plan import CyclePlan, PartitionRange, SourceGroup, assign_tasks
+from penstock.engine.joins.join_state import JoinState
 from penstock.engine.planning import poison_search
 from penstock.engine.planning.cycle_size import CycleSize, divide_evenly
 from penstock.engine.planning.poison_search import PoisonSearch

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from penstock.engine.plan import CyclePlan
+from penstock.engine.cycle_plan import CyclePlan
 from penstock.engine.spark.errors import error_summary
 
 #: An isolated event is tried this often before it becomes a dead letter.

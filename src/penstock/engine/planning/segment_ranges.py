@@ -9,7 +9,7 @@ import psycopg
 
 from penstock.db.pg_arrays import int_array
 from penstock.db.statements import Statements
-from penstock.engine.plan import SegmentRange
+from penstock.engine.cycle_plan import SegmentRange
 
 _sql = Statements("penstock.engine.planning", "segment_ranges.sql")
 

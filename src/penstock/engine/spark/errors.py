@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from penstock.core.errors import InvalidRequest, UnknownField
-from penstock.core.names import closest_names, describe_known
+from penstock.core.suggestions import closest_names, describe_known
 
 #: The prefixes that py4j and the JVM put before a message.
 _PY4J_PREFIX = re.compile(r"An error occurred while calling \S+\n: ")

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from penstock.stream.views.describe import describe_operator
-from penstock.stream.views.plan import NamedExpression, Operator, Project, inputs_of, walk
+from penstock.stream.views.view_plan import NamedExpression, Operator, Project, inputs_of, walk
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.core.clock import from_micros
-from penstock.engine.plan import PartitionRange
-from penstock.engine.worker.chunk_reader import ChunkSlice
-from penstock.engine.worker.reports import EventRef
+from penstock.engine.cycle_plan import PartitionRange
+from penstock.engine.worker.chunk_slices import ChunkSlice
+from penstock.engine.worker.task_reports import EventRef
 from penstock.log.queue import DEFAULT_KEY
 
 _Array = np.ndarray[Any, Any]

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.accumulators import Accumulator
 
 from penstock.engine.worker.preaggregate import BLOCK_SCHEMA, Preaggregation
-from penstock.engine.worker.reports import EventFailure
+from penstock.engine.worker.task_reports import EventFailure
 from penstock.stream.steps import Step
 
 #: Columns that every event keeps through all steps.

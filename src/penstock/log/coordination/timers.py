@@ -1,14 +1,13 @@
-"""Timers: events that are pushed at a time, once. The push and the deletion of the timer are one transaction."""
+"""Timers: events that are pushed at a time, once. They are scheduled, cancelled and listed here."""
 
 from __future__ import annotations
 
-import logging
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 import psycopg
@@ -18,7 +17,7 @@ from psycopg_pool import AsyncConnectionPool
 
 from penstock.core.clock import Clock
 from penstock.core.encryption import decrypt_text, encrypt_text
-from penstock.core.errors import InvalidRequest, NotFound, PenstockError
+from penstock.core.errors import InvalidRequest, NotFound
 from penstock.core.names import check_key, check_name
 from penstock.core.option_checks import check_number
 from penstock.db.retry import in_transaction
@@ -28,21 +27,15 @@ from penstock.log.coordination.kv import MAX_OPERATIONS, MAX_SECONDS, NULL
 from penstock.log.database_errors import translate_errors
 from penstock.log.notify import Notifier
 from penstock.log.transaction import Transactions
-from penstock.log.write.batch import Batch
+from penstock.log.write.encode.batch import Batch
+from penstock.log.write.encode.json_events import JsonEvents
 from penstock.log.write.flush import AppendRequest
-from penstock.log.write.json_events import JsonEvents
 
 _sql = Statements("penstock.log.coordination", "timers.sql")
-_logger = logging.getLogger("penstock.log")
 
 #: The notification that a timer was scheduled.
 TOPIC = "timers"
 MAX_PAGE = 1000
-#: The timers that are read at once, at first and at most. PostgreSQL reads the data of all of them to find how many fit
-#: into the bytes, so the number follows from those that did.
-_FIRST_TIMERS, _FIRE_TIMERS = 50, 500
-_FIRE_BYTES = 16 << 20
-_LOCKED_SECONDS = 0.02
 
 
 class TimerOperation(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -85,22 +78,7 @@ class Timer(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 #: Stored headers. Those of an encrypted timer are a string with their encrypted JSON, and so is its data.
-_StoredHeaders: TypeAlias = dict[str, str] | str | None
-
-
-class _DueTimer(NamedTuple):
-    queue: str
-    queue_id: int
-    key: str
-    version: int
-    event_id: str
-    event_key: str | None
-    data: str
-    headers: _StoredHeaders
-
-
-class _TimersChanged(Exception):
-    """A timer was fired, replaced or cancelled after it was read."""
+StoredHeaders: TypeAlias = dict[str, str] | str | None
 
 
 def _encode(text: bytes, *, encrypted: bool) -> str:
@@ -108,20 +86,20 @@ def _encode(text: bytes, *, encrypted: bool) -> str:
     return f'"{encrypt_text(text)}"' if encrypted else text.decode()
 
 
-def _decode_headers(headers: _StoredHeaders) -> dict[str, str] | None:
+def decode_headers(headers: StoredHeaders) -> dict[str, str] | None:
     if not isinstance(headers, str):
         return headers
     decoded: dict[str, str] | None = msgspec.json.decode(decrypt_text(headers), type=dict[str, str] | None)
     return decoded
 
 
-def _decode_data(data: str, headers: _StoredHeaders) -> bytes:
+def decode_data(data: str, headers: StoredHeaders) -> bytes:
     return decrypt_text(data[1:-1]) if isinstance(headers, str) else data.encode()
 
 
 def _decode_timer(timer: Timer) -> Timer:
-    data = None if timer.data is None else _decode_data(timer.data, timer.headers).decode()
-    return msgspec.structs.replace(timer, data=data, headers=_decode_headers(timer.headers))
+    data = None if timer.data is None else decode_data(timer.data, timer.headers).decode()
+    return msgspec.structs.replace(timer, data=data, headers=decode_headers(timer.headers))
 
 
 @translate_errors
@@ -132,8 +110,6 @@ class Timers:
     transactions: Transactions
     notifier: Notifier
     clock: Clock
-    #: Queues whose timers could not be fired, which is logged once.
-    _failing: set[int] = field(default_factory=set, init=False)
 
     async def apply(
         self, operations: Sequence[TimerOperation], *, idempotency_key: str | None = None
@@ -228,59 +204,3 @@ class Timers:
         async with self.pool.connection() as conn:
             rows = await (await conn.execute(_sql[statement], params)).fetchall()
         return [_decode_timer(Timer(*row)) for row in rows]
-
-    async def fire_due(self) -> float | None:
-        """Push the events of all timers that are due. Return the seconds until the next one is due, None if none is.
-
-        Several processes may call it. The deletion decides which of them pushes an event. Pushes ignore the maximum
-        depth of their queues, and an event that a queue no longer accepts becomes a dead letter.
-        """
-        # Queues whose events this process cannot push, for example without the key of an encrypted one.
-        skipped: list[int] = []
-        params = {"limit": _FIRST_TIMERS, "max_bytes": _FIRE_BYTES, "skew": self.clock.skew, "skipped": skipped}
-        while True:
-            async with self.pool.connection() as conn:
-                rows = await (await conn.execute(_sql["due"], params)).fetchall()
-                if not rows:
-                    row = await (await conn.execute(_sql["seconds_to_next"], params)).fetchone()
-                    # A timer that is due but locked is looked at again soon.
-                    return None if row is None or row[0] is None else max(row[0], _LOCKED_SECONDS)
-            params["limit"] = min(2 * len(rows), _FIRE_TIMERS)
-            by_queue: dict[int, list[_DueTimer]] = {}
-            for timer in map(_DueTimer._make, rows):
-                by_queue.setdefault(timer.queue_id, []).append(timer)
-            for queue_id, timers in by_queue.items():
-                try:
-                    await self._fire(timers)
-                except (_TimersChanged, NotFound):
-                    continue
-                except (PenstockError, psycopg.Error, ValueError) as error:
-                    # Those of other queues do not wait for it. If the database is unavailable, the next read fails.
-                    if queue_id not in self._failing:
-                        _logger.warning(
-                            "the timers of queue %r cannot be fired by this process: %s", timers[0].queue, error
-                        )
-                    self._failing.add(queue_id)
-                    skipped.append(queue_id)
-                else:
-                    self._failing.discard(queue_id)
-
-    async def _fire(self, timers: Sequence[_DueTimer]) -> None:
-        """Push the events of timers of one queue and delete the timers, or raise and do nothing."""
-
-        async def delete(conn: AsyncConnection[Any]) -> None:
-            params = {
-                "queue": timers[0].queue_id,
-                "keys": [timer.key for timer in timers],
-                "versions": [timer.version for timer in timers],
-            }
-            if (await conn.execute(_sql["delete"], params)).rowcount != len(timers):
-                raise _TimersChanged
-
-        events = JsonEvents(
-            [_decode_data(timer.data, timer.headers) for timer in timers],
-            [timer.event_key for timer in timers],
-            [timer.event_id for timer in timers],
-            headers=[_decode_headers(timer.headers) for timer in timers],
-        )
-        await self.transactions.push_valid(Batch(timers[0].queue, events), delete)

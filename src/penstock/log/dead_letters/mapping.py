@@ -11,7 +11,7 @@ from msgspec import Raw
 from psycopg_pool import AsyncConnectionPool
 
 from penstock.core.errors import InvalidRequest, short_repr
-from penstock.log.dead_letters.models import CopiedFields, JsonMapping, MappedField
+from penstock.log.dead_letters.dead_letter import CopiedFields, JsonMapping, MappedField
 
 #: The most bytes of the object that a mapping makes, and of the values that one of its fields is computed from.
 _MAX_BYTES = 1 << 26

@@ -18,8 +18,7 @@ from penstock.core.errors import CorruptChunk, InvalidEvent, InvalidRequest, Not
 from penstock.core.formatting import counted
 from penstock.db.statements import Statements
 from penstock.log.catalog import Catalog, is_layout_change
-from penstock.log.dead_letters.mapping import apply_mapping
-from penstock.log.dead_letters.models import (
+from penstock.log.dead_letters.dead_letter import (
     DAMAGED_STAGE,
     DEAD_LETTER_HEADER,
     INGEST_STAGE,
@@ -30,17 +29,18 @@ from penstock.log.dead_letters.models import (
     JsonMapping,
     Redrive,
 )
-from penstock.log.dead_letters.store import DeadLetters
-from penstock.log.event_reader import read_events
-from penstock.log.groups import Groups
+from penstock.log.dead_letters.dead_letter_store import DeadLetters
+from penstock.log.dead_letters.mapping import apply_mapping
+from penstock.log.groups import ConsumerGroups
+from penstock.log.partition_reader import read_events
 from penstock.log.queue import Queue
 from penstock.log.storage.chunk import ChunkColumns
 from penstock.log.write.append import Appender
-from penstock.log.write.batch import Batch, encode_batch
+from penstock.log.write.encode.batch import Batch, encode_batch
+from penstock.log.write.encode.json_events import JsonEvents
+from penstock.log.write.encode.piece import Piece
+from penstock.log.write.encode.validation import micros_of
 from penstock.log.write.flush import AppendRequest
-from penstock.log.write.json_events import JsonEvents
-from penstock.log.write.piece import Piece
-from penstock.log.write.validation import micros_of
 
 _sql = Statements("penstock.log.dead_letters", "dead_letters.sql")
 
@@ -63,7 +63,7 @@ class _EncodedLetter(NamedTuple):
 class Redriver:
     pool: AsyncConnectionPool[Any]
     catalog: Catalog
-    groups: Groups
+    groups: ConsumerGroups
     dead_letters: DeadLetters
     appender: Appender
     clock: Clock

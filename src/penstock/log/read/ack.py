@@ -22,11 +22,12 @@ from penstock.db.fast.prepared import fetch
 from penstock.db.pg_arrays import int_array, uuid_array
 from penstock.db.statements import Statements
 from penstock.log.catalog import Catalog
-from penstock.log.dead_letters.store import DeadLetters
+from penstock.log.dead_letters.dead_letter_store import DeadLetters
 from penstock.log.event import Delivery, Event
 from penstock.log.group_commit import GroupCommit
 from penstock.log.notify import Notifier
-from penstock.log.read.position import LATE, AckOutcome, EventAck, Position, Status, apply_acks
+from penstock.log.read.ack_rules import LATE, AckOutcome, EventAck, Status, apply_acks
+from penstock.log.read.position import Position
 from penstock.log.read.position_store import PositionKey, PositionStore, retry_on_conflict
 
 _sql = Statements("penstock.log.read", "ack.sql")

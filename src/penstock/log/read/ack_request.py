@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 from penstock.log.event import Event
 from penstock.log.groups import Group
 from penstock.log.read.ack import AckResult, Acks, PartitionAck
-from penstock.log.read.position import AckOutcome, EventAck, Status
+from penstock.log.read.ack_rules import AckOutcome, EventAck, Status
 
 NonNegativeInt = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 

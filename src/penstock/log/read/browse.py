@@ -19,9 +19,9 @@ from penstock.core.names import check_text
 from penstock.db.statements import Statements
 from penstock.log.catalog import Catalog
 from penstock.log.event import Delivery, Event
-from penstock.log.event_reader import read_events
-from penstock.log.options import MAX_COUNT, check_integer, check_timestamp
+from penstock.log.partition_reader import read_events
 from penstock.log.queue import Queue
+from penstock.log.queue_options import MAX_COUNT, check_integer, check_timestamp
 from penstock.log.storage.chunk import StoredChunk
 from penstock.log.storage.chunk_reader import ChunkRow, decode_row
 from penstock.log.storage.partitions import list_partitions

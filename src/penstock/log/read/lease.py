@@ -33,7 +33,7 @@ from penstock.db.retry import CONNECTION_ERRORS, DatabaseRetry, run_with_retry
 from penstock.db.statements import Statements, fill_placeholders
 from penstock.log.catalog import MAX_LAYOUT_RETRIES, Catalog, is_layout_change
 from penstock.log.group_commit import GroupCommit
-from penstock.log.groups import Group, Groups
+from penstock.log.groups import ConsumerGroups, Group
 from penstock.log.notify import Notifier
 from penstock.log.queue import Queue
 from penstock.log.read.ack import Acks
@@ -123,7 +123,7 @@ def lease_statement(queue_id: int, segment: int, *, when_quiet: bool) -> str:
 class Leases:
     pool: AsyncConnectionPool[Any]
     catalog: Catalog
-    groups: Groups
+    groups: ConsumerGroups
     acks: Acks
     positions: PositionStore
     notifier: Notifier

@@ -19,13 +19,14 @@ from penstock.core.formatting import counted
 from penstock.db.retry import run_with_retry
 from penstock.log.catalog import Catalog
 from penstock.log.event import Delivery, Event
-from penstock.log.groups import Group, Groups
+from penstock.log.groups import ConsumerGroups, Group
 from penstock.log.notify import Notifier
 from penstock.log.queue import Queue
 from penstock.log.read.ack import Acks, partition_ack
+from penstock.log.read.ack_rules import EventAck
 from penstock.log.read.lease import Lease, LeaseRequest, Leases
 from penstock.log.read.pop_request import PopRequest
-from penstock.log.read.position import EventAck, failures_by_offset
+from penstock.log.read.position import failures_by_offset
 from penstock.log.read.position_store import PositionStore
 from penstock.log.storage.chunk import TARGET_BYTES, StoredChunk
 from penstock.log.storage.chunk_reader import ChunkRange, ChunkTooLarge, PartialRead, read_first_chunks
@@ -85,7 +86,7 @@ class _PartlyReadChunks:
 class Popper:
     pool: AsyncConnectionPool[Any]
     catalog: Catalog
-    groups: Groups
+    groups: ConsumerGroups
     leases: Leases
     acks: Acks
     positions: PositionStore

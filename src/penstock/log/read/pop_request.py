@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from penstock.core.errors import InvalidRequest, short_repr
 from penstock.core.names import check_name, check_text
 from penstock.log.groups import DEFAULT_GROUP
-from penstock.log.options import check_integer, check_lease_seconds
+from penstock.log.queue_options import check_integer, check_lease_seconds
 from penstock.log.start_position import StartPosition, parse_start_position
 
 #: The most bytes that a pop returns, unless one event alone has more.

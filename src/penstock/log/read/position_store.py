@@ -18,7 +18,7 @@ from penstock.core.errors import CorruptChunk
 from penstock.db.retry import CONNECTION_ERRORS, DatabaseRetry, run_with_retry
 from penstock.db.statements import Statements
 from penstock.log.catalog import Catalog
-from penstock.log.dead_letters.store import DeadLetters
+from penstock.log.dead_letters.dead_letter_store import DeadLetters
 from penstock.log.event import Delivery
 from penstock.log.read.position import AT_ONCE, Position, failures_by_offset
 

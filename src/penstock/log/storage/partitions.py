@@ -13,8 +13,8 @@ from penstock.core.clock import Clock
 from penstock.core.names import check_text
 from penstock.db.statements import Statements, fill_placeholders
 from penstock.log.catalog import Catalog
-from penstock.log.options import MAX_COUNT, check_integer
 from penstock.log.queue import Queue
+from penstock.log.queue_options import MAX_COUNT, check_integer
 
 _sql = Statements("penstock.log.storage", "partitions.sql")
 

@@ -31,8 +31,8 @@ from penstock.db.statements import Statements
 from penstock.log.catalog import MAX_LAYOUT_RETRIES, Catalog, is_layout_change
 from penstock.log.notify import Notifier
 from penstock.log.queue import Queue
-from penstock.log.write.chunk_builder import CALL_BYTES, build_chunks
 from penstock.log.write.dedup import EventWithId, find_stored_ids
+from penstock.log.write.encode.chunk_builder import CALL_BYTES, build_chunks
 from penstock.log.write.flush import (
     AppendRequest,
     Duplicates,

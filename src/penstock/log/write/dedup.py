@@ -17,8 +17,8 @@ from penstock.db.pg_arrays import digest_array
 from penstock.db.statements import Statements
 from penstock.log.catalog import Catalog
 from penstock.log.queue import Queue
+from penstock.log.write.encode.piece import Piece
 from penstock.log.write.flush import EventLocation
-from penstock.log.write.piece import Piece
 
 _sql = Statements("penstock.log.write", "append.sql")
 

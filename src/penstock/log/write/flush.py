@@ -10,8 +10,8 @@ import msgspec
 
 from penstock.db.pg_arrays import digest_array, int_array
 from penstock.log.queue import Queue
-from penstock.log.write.piece import Piece
-from penstock.log.write.result import AppendedEvents, PushResult, RejectedInput
+from penstock.log.write.encode.piece import Piece
+from penstock.log.write.push_result import AppendedEvents, PushResult, RejectedInput
 
 _USUAL_EVENT_BYTES = 512
 

@@ -15,9 +15,9 @@ from psycopg_pool import AsyncConnectionPool
 from penstock.core.clock import Clock
 from penstock.core.errors import IdempotencyConflict
 from penstock.db.statements import Statements
+from penstock.log.write.encode.piece import Piece
 from penstock.log.write.flush import AppendRequest
-from penstock.log.write.piece import Piece
-from penstock.log.write.result import AppendedEvents, PushResult, RejectedInput
+from penstock.log.write.push_result import AppendedEvents, PushResult, RejectedInput
 
 _sql = Statements("penstock.log.write", "idempotency.sql")
 

@@ -17,11 +17,11 @@ from penstock.log.partitioner import Partitioner
 from penstock.log.queue import Queue
 from penstock.log.write.append import Appender
 from penstock.log.write.backpressure import Backpressure
-from penstock.log.write.batch import Batch, encode_batch, encode_valid_events
+from penstock.log.write.encode.batch import Batch, encode_batch, encode_valid_events
+from penstock.log.write.encode.piece import Piece
 from penstock.log.write.flush import AppendRequest
 from penstock.log.write.idempotency import IdempotencyKeys, fingerprint
-from penstock.log.write.piece import Piece
-from penstock.log.write.result import PushResult, RejectedInput
+from penstock.log.write.push_result import PushResult, RejectedInput
 
 #: The most events in a flush.
 _FLUSH_WEIGHT = 16_000

@@ -20,6 +20,7 @@ from penstock.db.pg_arrays import int_array
 from penstock.db.retry import CONNECTION_ERRORS, DatabaseRetry, run_with_retry
 from penstock.db.statements import Statements
 from penstock.log.queue import Queue
+from penstock.log.write.abandoned_uploads import discard_uploads
 from penstock.log.write.upload import (
     DISCARD_SECONDS,
     QueueLayoutChanged,
@@ -27,7 +28,6 @@ from penstock.log.write.upload import (
     Upload,
     UploadLost,
     Uploads,
-    discard_uploads,
     lock_for_publish,
     publish_rows,
 )

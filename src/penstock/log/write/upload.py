@@ -30,22 +30,19 @@ from penstock.db.statements import Statements, fill_placeholders
 from penstock.log.catalog import Catalog
 from penstock.log.notify import Notifier
 from penstock.log.queue import Queue
+from penstock.log.write.abandoned_uploads import ACTIVITY_SECONDS
 from penstock.log.write.append import Appender
-from penstock.log.write.chunk_builder import build_chunks
+from penstock.log.write.encode.chunk_builder import build_chunks
+from penstock.log.write.encode.piece import Piece
 from penstock.log.write.flush import AppendRequest
 from penstock.log.write.idempotency import IdempotencyKeys
-from penstock.log.write.piece import Piece
-from penstock.log.write.result import RejectedInput
+from penstock.log.write.push_result import RejectedInput
 
 _sql = Statements("penstock.log.write", "upload.sql")
 _append = Statements("penstock.log.write", "append.sql")
-_catalog = Statements("penstock.log", "catalog.sql")
 
 #: Pieces are collected up to this many bytes, so that chunks are not small.
 _STAGE_BYTES = 4 << 20
-#: How often an upload records that it is active, and after how many seconds without activity it is abandoned.
-_ACTIVITY_SECONDS = 10.0
-ABANDONED_SECONDS = 600.0
 #: How long to try to delete the rows of an upload that is given up. Upkeep deletes them otherwise.
 DISCARD_SECONDS = 1.0
 
@@ -186,7 +183,7 @@ class Upload:
                 staged = await conn.execute(self._statement("stage"), params)
                 if staged.rowcount == 0:
                     raise _upload_lost(self.queue)
-                if time.monotonic() - self._active_at > _ACTIVITY_SECONDS:
+                if time.monotonic() - self._active_at > ACTIVITY_SECONDS:
                     skew = self._uploads.clock.skew + self._keep
                     await conn.execute(_sql["record_activity"], {"upload": self._id, "skew": skew})
                     self._active_at = time.monotonic()
@@ -307,25 +304,6 @@ async def publish_rows(
     published = (await conn.execute(_sql.table("publish", queue.id, queue.segment), params)).rowcount
     if published != len(targets):
         raise _upload_lost(queue)
-
-
-async def discard_uploads(conn: AsyncConnection[Any], queue: Queue, upload_ids: Sequence[int]) -> None:
-    """Delete the staged rows of uploads in all segments. The uploads are locked."""
-    segments = await (await conn.execute(_catalog["segments"], {"queue": queue.id})).fetchall()
-    for upload_id in upload_ids:
-        for (segment,) in segments:
-            await conn.execute(_sql.table("discard", queue.id, segment), {"upload": upload_id})
-    await conn.execute(_sql["take"], {"uploads": int_array(upload_ids)})
-
-
-async def remove_abandoned_uploads(conn: AsyncConnection[Any], queue: Queue, clock: Clock) -> int:
-    """Delete the staged rows of uploads without recent activity, and return the number of these uploads."""
-    params = {"queue": queue.id, "skew": clock.skew, "seconds": ABANDONED_SECONDS}
-    async with conn.transaction():
-        rows = await (await conn.execute(_sql["abandoned"], params)).fetchall()
-        if rows:
-            await discard_uploads(conn, queue, [upload_id for (upload_id,) in rows])
-    return len(rows)
 
 
 def _upload_lost(queue: Queue) -> UploadLost:

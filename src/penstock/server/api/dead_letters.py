@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from penstock.core.errors import InvalidRequest, NotFound
-from penstock.log.dead_letters.models import DeadLetter, DeadLetterFilter, Edit, Redrive
+from penstock.log.dead_letters.dead_letter import DeadLetter, DeadLetterFilter, Edit, Redrive
 from penstock.log.read.ack_request import NonNegativeInt
 from penstock.log.read.pop import MIN_POP_BYTES
 from penstock.protocol import messages
@@ -49,10 +49,10 @@ async def list_dead_letters(call: ApiCall, query: ListDeadLettersQuery) -> messa
 
 
 @routes.get("/v1/dead-letters/count", "Count dead letters", Role.READ, Role.CONSUME, checks_queues=True)
-async def count_dead_letters(call: ApiCall, query: DeadLetterQuery) -> messages.Count:
+async def count_dead_letters(call: ApiCall, query: DeadLetterQuery) -> messages.CountResponse:
     which = query.to_filter(_parse_ids(query.ids))
     await _require_access(call, which)
-    return messages.Count(await call.log.count_dead_letters(which))
+    return messages.CountResponse(await call.log.count_dead_letters(which))
 
 
 @routes.get(
@@ -91,14 +91,14 @@ async def preview_redrive(call: ApiCall, body: messages.PreviewRequest) -> messa
 
 
 @routes.post("/v1/dead-letters/purge", "Delete dead letters", Role.ADMIN, checks_queues=True)
-async def purge_dead_letters(call: ApiCall, body: messages.PurgeRequest) -> messages.Count:
+async def purge_dead_letters(call: ApiCall, body: messages.PurgeRequest) -> messages.CountResponse:
     """Delete dead letters permanently."""
     which = body.filter()
     if which == DeadLetterFilter(queue=which.queue, group=which.group) and not body.all:
         call.can_see_all()
         raise InvalidRequest("this would delete every dead letter: give ids, a filter, or all=true")
     await _require_access(call, which)
-    return messages.Count(await call.log.purge(which))
+    return messages.CountResponse(await call.log.purge(which))
 
 
 async def _require_access(call: ApiCall, which: DeadLetterFilter) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from penstock.engine.gates.admin import GateAdmin, GateChange, GateInfo
+from penstock.engine.gates.gate_admin import GateAdmin, GateChange, GateInfo
 from penstock.server.auth.identity import Role
 from penstock.server.routing.call import ApiCall
 from penstock.server.routing.endpoint import EndpointGroup

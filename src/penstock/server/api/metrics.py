@@ -10,7 +10,13 @@ from starlette.responses import Response
 from penstock.server.auth.identity import Role
 from penstock.server.http.responses import json_response
 from penstock.server.metrics.exposition import MetricsSnapshot, render_text, take_snapshot
-from penstock.server.metrics.json import MetricDetails, MetricTotals, processor_totals, server_details, server_totals
+from penstock.server.metrics.json_metrics import (
+    MetricDetails,
+    MetricTotals,
+    processor_totals,
+    server_details,
+    server_totals,
+)
 from penstock.server.routing.call import ApiCall
 from penstock.server.routing.endpoint import EndpointGroup
 

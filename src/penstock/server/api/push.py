@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from penstock.core import json
 from penstock.core.errors import IdempotencyConflict, InvalidEvent, InvalidRequest
-from penstock.log.write.batch import Batch
-from penstock.log.write.envelopes import is_array, read_envelopes
+from penstock.log.write.encode.batch import Batch
+from penstock.log.write.encode.envelopes import is_array, read_envelopes
 from penstock.protocol import messages
 from penstock.server.auth.identity import Role
 from penstock.server.ingest.accounting import account_failure, count_push, producer_id
-from penstock.server.ingest.push import read_idempotency_key
+from penstock.server.ingest.queue_push import read_idempotency_key
 from penstock.server.routing.call import ApiCall
 from penstock.server.routing.endpoint import EndpointGroup
 

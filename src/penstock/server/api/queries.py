@@ -9,7 +9,7 @@ from typing import Annotated
 from msgspec import Meta, Struct, convert, structs
 
 from penstock.core.errors import Conflict, NotFound
-from penstock.engine import commands
+from penstock.engine import query_commands
 from penstock.engine.client_queries import (
     ClientQuery,
     count_open_rows,
@@ -17,9 +17,9 @@ from penstock.engine.client_queries import (
     find_client_query,
     list_client_queries,
 )
-from penstock.engine.ledger import Activity, read_activity, read_cycles
-from penstock.engine.registry import QueryInfo, Registry
-from penstock.engine.result_rows import PAGE_ROWS, ResultView, RowPage, RowRequest, read_page
+from penstock.engine.cycle_ledger import Activity, read_activity, read_cycles
+from penstock.engine.query_registry import QueryInfo, Registry
+from penstock.engine.results.result_reader import PAGE_ROWS, ResultView, RowPage, RowRequest, read_page
 from penstock.log.queue_info import GroupInfo
 from penstock.protocol.query_listing import QueryListing, list_query
 from penstock.server.auth.identity import Role
@@ -161,20 +161,20 @@ async def list_rows(call: ApiCall, query: ListRowsQuery) -> RowPage:
 async def pause_query(call: ApiCall) -> None:
     """Pause a query: it starts no more cycles."""
     await _refuse_client_query(call)
-    await commands.pause(call.log.database, call.path["query"])
+    await query_commands.pause(call.log.database, call.path["query"])
 
 
 @routes.post(f"{_QUERY}/resume", "Resume a query", Role.ADMIN, problems=_CONTROL_PROBLEMS)
 async def resume_query(call: ApiCall) -> None:
     await _refuse_client_query(call)
-    await commands.resume(call.log.database, call.path["query"])
+    await query_commands.resume(call.log.database, call.path["query"])
 
 
 @routes.post(f"{_QUERY}/stop", "Stop a query", Role.ADMIN, problems=_CONTROL_PROBLEMS)
 async def stop_query(call: ApiCall) -> None:
     """Stop the drivers of a query."""
     await _refuse_client_query(call)
-    await commands.stop(call.log.database, call.path["query"])
+    await query_commands.stop(call.log.database, call.path["query"])
 
 
 @routes.delete(_QUERY, "Delete a stopped query", Role.ADMIN, problems=("not-found", "group-busy"))

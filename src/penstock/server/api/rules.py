@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from penstock.core.errors import NotFound
-from penstock.engine.alerts.store import RuleInfo, RuleStore
+from penstock.engine.alerts.rule_store import RuleInfo, RuleStore
 from penstock.engine.alerts.trial import Trial, try_rule
 from penstock.server.auth.identity import Role
 from penstock.server.routing.call import ApiCall

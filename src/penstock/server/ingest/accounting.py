@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from penstock.core.errors import IdempotencyConflict, InvalidEvent, PenstockError
 from penstock.log.coordination.timers import TimerOperation
 from penstock.log.log import Log
-from penstock.log.write.result import PushResult
+from penstock.log.write.push_result import PushResult
 from penstock.server.auth.authorize import client_address
 from penstock.server.routing.call import ApiCall
 

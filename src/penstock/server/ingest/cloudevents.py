@@ -17,9 +17,9 @@ import msgspec
 
 from penstock.core import json
 from penstock.core.errors import InvalidEvent
-from penstock.log.write.envelopes import is_array, read_valid, split_values
-from penstock.log.write.json_events import JsonEvent, JsonEvents
-from penstock.log.write.result import RejectedInput
+from penstock.log.write.encode.envelopes import is_array, read_valid, split_values
+from penstock.log.write.encode.json_events import JsonEvent, JsonEvents
+from penstock.log.write.push_result import RejectedInput
 from penstock.server.http.errors import Problem
 from penstock.server.ingest.json_body import invalid_json, read_json
 

@@ -9,10 +9,10 @@ import msgspec
 from msgspec import structs
 from starlette.datastructures import Headers
 
-from penstock.log.write import envelopes
-from penstock.log.write.batch import Batch
-from penstock.log.write.json_events import JsonEvents
-from penstock.log.write.result import RejectedInput
+from penstock.log.write.encode import envelopes
+from penstock.log.write.encode.batch import Batch
+from penstock.log.write.encode.json_events import JsonEvents
+from penstock.log.write.push_result import RejectedInput
 from penstock.server.http.errors import Problem
 from penstock.server.ingest import cloudevents
 from penstock.server.ingest.json_body import read_json

@@ -12,7 +12,7 @@ _T = TypeVar("_T")
 
 
 def read_json(read: Callable[[bytes], _T], body: bytes) -> _T:
-    """Read a body with a function of :mod:`penstock.log.write.envelopes`; raise a problem if it is not JSON."""
+    """Read a body with a function of :mod:`penstock.log.write.encode.envelopes`; raise a problem if it is not JSON."""
     check_text(body)
     try:
         return read(body)

@@ -15,8 +15,8 @@ from penstock.core.errors import CorruptChunk, NotFound
 from penstock.db.pool import Connection
 from penstock.db.statements import Statements
 from penstock.log.event import Delivery, Event
-from penstock.log.event_reader import read_events
 from penstock.log.log import Log
+from penstock.log.partition_reader import read_events
 from penstock.log.queue import Queue
 from penstock.log.storage.chunk_reader import ChunkRange, read_chunks
 from penstock.server.live.broadcaster import Broadcaster

@@ -10,9 +10,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from penstock.server.metrics import database as database_metrics
+from penstock.server.metrics import database_metrics
 from penstock.server.metrics.counters import PROCESS_FAMILIES, ServerMetrics
-from penstock.server.metrics.database import DATABASE_FAMILIES, DatabaseMetrics
+from penstock.server.metrics.database_metrics import DATABASE_FAMILIES, DatabaseMetrics
 from penstock.server.metrics.family import HistogramValue, LabelledValues, MetricFamily, Samples, gauge
 
 UPTIME = gauge("uptime_seconds", "Time since the server started.")

@@ -22,9 +22,9 @@ from penstock.core.errors import PenstockError
 from penstock.core.lock_file import LockFile
 from penstock.db.pool import Connection, Database
 from penstock.db.statements import Statements
-from penstock.server.metrics import database as database_metrics
-from penstock.server.metrics.database import DatabaseMetrics
-from penstock.server.metrics.snapshot import LabelValues, OverviewSnapshot, take_snapshot
+from penstock.server.metrics import database_metrics
+from penstock.server.metrics.database_metrics import DatabaseMetrics
+from penstock.server.metrics.overview_snapshot import LabelValues, OverviewSnapshot, take_snapshot
 
 logger = logging.getLogger("penstock.server")
 

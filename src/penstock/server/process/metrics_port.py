@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from functools import partial
 
 from penstock.core.errors import PenstockError
-from penstock.server.api import health, metrics
+from penstock.server.api import health_probes, metrics
 from penstock.server.app import create_app
+from penstock.server.process.http_worker import Worker
 from penstock.server.process.listener import address, listen
-from penstock.server.process.worker import Worker
 from penstock.server.settings import ServerSettings
 
-ENDPOINTS = (*metrics.PROCESSOR_ENDPOINTS, *health.routes)
+ENDPOINTS = (*metrics.PROCESSOR_ENDPOINTS, *health_probes.routes)
 #: A scrape runs its statements one after the other.
 _DATABASE_CONNECTIONS = 2
 _STOP_SECONDS = 10.0

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from penstock.core.errors import ConfigurationError, DatabaseError, PenstockError
-from penstock.server.process.worker import Worker
+from penstock.server.process.http_worker import Worker
 from penstock.server.settings import ServerSettings
 
 logger = logging.getLogger("penstock.server")

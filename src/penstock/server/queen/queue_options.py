@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from penstock.log.options import DEFAULT_DEDUP_SECONDS, DEFAULT_DEPTH
 from penstock.log.queue import Queue
+from penstock.log.queue_options import DEFAULT_DEDUP_SECONDS, DEFAULT_DEPTH
 
 #: The default of each option. retryDelay is 0 because these clients expect a failed message again at once.
 DEFAULTS: dict[str, Any] = {

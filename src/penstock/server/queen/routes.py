@@ -6,8 +6,8 @@ from penstock.server.queen.admin import (
     configure,
     dead_letters,
     groups,
-    health,
     messages,
+    queen_health,
     resources,
     seek,
     status,
@@ -16,7 +16,7 @@ from penstock.server.queen.admin import (
 from penstock.server.queen.coordination import kv, locks, timers
 from penstock.server.queen.delivery import ack, offset_reads, pop, push, transaction
 from penstock.server.queen.errors import QUEEN_ERRORS
-from penstock.server.queen.streams import cycle, register, state
+from penstock.server.queen.streams import cycle, register, stream_state
 from penstock.server.routing.endpoint import Endpoint
 
 ERRORS = QUEEN_ERRORS
@@ -30,7 +30,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *ack.routes,
     *transaction.routes,
     *cycle.routes,
-    *state.routes,
+    *stream_state.routes,
     *kv.routes,
     *locks.routes,
     *timers.routes,
@@ -44,5 +44,5 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *traces.routes,
     *resources.routes,
     *status.routes,
-    *health.routes,
+    *queen_health.routes,
 )

@@ -17,12 +17,12 @@ from starlette.types import Receive, Scope, Send
 from penstock.core import json
 from penstock.core.errors import PenstockError
 from penstock.server.auth.authorize import Authorizer
-from penstock.server.http.body import MAX_BODY_BYTES, RequestBody
 from penstock.server.http.cors import cross_site_problem
 from penstock.server.http.decompress import content_encoding
 from penstock.server.http.errors import Problem, to_problem
 from penstock.server.http.middleware import ENCODED_SLASH, IS_CROSS_SITE
 from penstock.server.http.request import HttpRequest
+from penstock.server.http.request_body import MAX_BODY_BYTES, RequestBody
 from penstock.server.http.responses import json_response
 from penstock.server.routing.call import ApiCall
 from penstock.server.routing.endpoint import Endpoint

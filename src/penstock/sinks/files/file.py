@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.core.errors import InvalidOption, InvalidRequest
-from penstock.sinks.files.base import FileSink
+from penstock.sinks.files.file_sink import FileSink
 from penstock.sinks.files.progress_file import FileProgress, sync_directory
-from penstock.sinks.options import read_number, read_path
+from penstock.sinks.sink_options import read_number, read_path
 
 if TYPE_CHECKING:
     from penstock.log.event import Event

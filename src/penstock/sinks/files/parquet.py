@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.core import json
 from penstock.core.errors import ConfigurationError
-from penstock.sinks.files.base import FileSink
+from penstock.sinks.files.file_sink import FileSink
 from penstock.sinks.files.progress_file import FileProgress, sync_directory
-from penstock.sinks.options import read_path
+from penstock.sinks.sink_options import read_path
 
 if TYPE_CHECKING:
     from penstock.log.event import Event

@@ -24,7 +24,7 @@ from penstock.sinks.base import Sink
 from penstock.sinks.http.address_filter import check_networks, resolve
 from penstock.sinks.http.circuit_breaker import CircuitBreaker
 from penstock.sinks.http.signature import read_secret, sign
-from penstock.sinks.options import read_mapping, read_number
+from penstock.sinks.sink_options import read_mapping, read_number
 
 if TYPE_CHECKING:
     import ssl

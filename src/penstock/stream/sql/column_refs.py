@@ -11,8 +11,8 @@ from typing import NamedTuple
 from sqlglot import Token, TokenType, exp
 
 from penstock.core.errors import InvalidSql
-from penstock.stream.sql.parser import parse_expression, parse_select
-from penstock.stream.sql.source import SqlSource
+from penstock.stream.sql.expression_parser import parse_expression, parse_select
+from penstock.stream.sql.sql_source import SqlSource
 
 #: Functions without parentheses that sqlglot takes for columns. A column of that name would hide the function.
 _BARE_FUNCTIONS = frozenset(("current_time", "localtimestamp"))

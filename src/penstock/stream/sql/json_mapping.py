@@ -18,10 +18,10 @@ from sqlglot import exp
 
 from penstock.core.errors import InvalidRequest, InvalidSql, short_repr
 from penstock.core.names import find_text_problem
-from penstock.log.dead_letters.models import CopiedFields, JsonMapping, MappedField
+from penstock.log.dead_letters.dead_letter import CopiedFields, JsonMapping, MappedField
 from penstock.stream.sql.column_refs import column_path
-from penstock.stream.sql.parser import parse_select
-from penstock.stream.sql.source import SqlSource
+from penstock.stream.sql.expression_parser import parse_select
+from penstock.stream.sql.sql_source import SqlSource
 
 #: The most characters of a mapping, and of the SQL of one field.
 _MAX_LENGTH = 10_000

@@ -17,7 +17,7 @@ from sqlglot import exp
 from penstock.core.errors import InvalidRequest, InvalidSql, short_repr
 from penstock.core.names import find_text_problem
 from penstock.stream.sql.dialect import StatementSql
-from penstock.stream.sql.source import SqlSource
+from penstock.stream.sql.sql_source import SqlSource
 from penstock.stream.windows import calendar_window
 
 #: The columns of every window beside its aggregates.

@@ -11,9 +11,9 @@ from typing import Any
 from sqlglot import TokenType, exp
 
 from penstock.core.errors import InvalidRequest, InvalidSql, short_repr
-from penstock.stream.sql.parser import parse_select
-from penstock.stream.sql.source import SqlSource
-from penstock.stream.sql.text import find_problem
+from penstock.stream.sql.expression_parser import parse_select
+from penstock.stream.sql.sql_source import SqlSource
+from penstock.stream.sql.sql_text import find_problem
 
 _AGGREGATES = frozenset(
     (

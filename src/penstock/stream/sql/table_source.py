@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import TokenType
 from sqlglot.dialects.postgres import Postgres
 
-from penstock.stream.sql.source import SqlSource
+from penstock.stream.sql.sql_source import SqlSource
 
 _QUERY_STARTS = (TokenType.SELECT, TokenType.WITH, TokenType.TABLE, TokenType.VALUES)
 _MAX_NAME_PARTS = 3

@@ -7,9 +7,9 @@ from typing import Any
 from sqlglot import Token, TokenType
 
 from penstock.core.errors import InvalidSql
-from penstock.stream.sql.source import SqlSource
-from penstock.stream.sql.text import closing_bracket
-from penstock.stream.sql.types import parse_type
+from penstock.stream.sql.column_types import parse_type
+from penstock.stream.sql.sql_source import SqlSource
+from penstock.stream.sql.sql_text import closing_bracket
 
 _CONSTANTS = {"true": True, "false": False, "null": None}
 _LITERALS = (TokenType.NUMBER, TokenType.STRING, TokenType.RAW_STRING, TokenType.HEX_STRING)

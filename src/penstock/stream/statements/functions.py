@@ -16,7 +16,7 @@ from sqlglot import exp
 from penstock.core.errors import InvalidRequest, InvalidSql, short_repr
 from penstock.stream.expression import check_not_async, function_name, is_python
 from penstock.stream.sql.dialect import StatementSql
-from penstock.stream.sql.source import SqlSource
+from penstock.stream.sql.sql_source import SqlSource
 from penstock.stream.steps import SqlFunction
 
 _TYPES = {

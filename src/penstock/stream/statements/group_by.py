@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, cast
 from sqlglot import exp
 
 from penstock.core.errors import InvalidSql
-from penstock.stream.aggregates import Aggregate, check_aggregate
-from penstock.stream.sql.source import SqlSource
-from penstock.stream.statements.aggregates import compile_aggregate
+from penstock.stream.aggregates import WindowAggregate, check_aggregate
+from penstock.stream.checks.arguments import RESERVED_COLUMNS
+from penstock.stream.sql.sql_source import SqlSource
 from penstock.stream.statements.group_windows import WINDOW_FUNCTIONS, GroupWindow, parse_group_window
-from penstock.stream.statements.resolve import SYSTEM_COLUMNS, InputFields, dotted_name, is_star
-from penstock.stream.validation import RESERVED_COLUMNS
+from penstock.stream.statements.name_resolution import SYSTEM_COLUMNS, InputFields, dotted_name, is_star
+from penstock.stream.statements.window_aggregates import compile_aggregate
 
 if TYPE_CHECKING:
     from penstock.stream.definition import Definition
@@ -54,7 +54,7 @@ class GroupByCompiler:
         #: The parts of the key by name.
         self._groups: dict[str, exp.Expr] = {}
         self._window, self._window_node = self._parse_groups()
-        self._aggregates: dict[str, Aggregate] = {}
+        self._aggregates: dict[str, WindowAggregate] = {}
         #: The names of the aggregates by their descriptions.
         self._names: dict[str, str] = {}
 
@@ -206,7 +206,7 @@ class GroupByCompiler:
                 return exp.column(bound)
             for name, group in self._groups.items():
                 if self._is_same(node, group):
-                    return exp.column(self._add_aggregate(Aggregate("max", self._text(group)), name))
+                    return exp.column(self._add_aggregate(WindowAggregate("max", self._text(group)), name))
             aggregate = compile_aggregate(self._source, node, self._resolve)
             if aggregate is not None:
                 alias = next((alias for alias, aliased in self._aliases.items() if aliased == node), None)
@@ -226,7 +226,7 @@ class GroupByCompiler:
 
         return whole.copy().transform(change).sql("spark")
 
-    def _add_aggregate(self, aggregate: Aggregate, name: str) -> str:
+    def _add_aggregate(self, aggregate: WindowAggregate, name: str) -> str:
         """Return the name of an aggregate. Equal aggregates are computed once."""
         text = aggregate.describe()
         if text not in self._names:

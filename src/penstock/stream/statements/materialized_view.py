@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import Token, exp
 
 from penstock.core.names import check_name
-from penstock.stream.sql.source import SqlSource
+from penstock.stream.sql.sql_source import SqlSource
 from penstock.stream.statements.application import Application
-from penstock.stream.views.catalog import ViewCatalog
-from penstock.stream.views.dialect import ViewSql
-from penstock.stream.views.plan import Operator, QueueSource, ReferenceSource, output_columns, walk
 from penstock.stream.views.select.planner import plan_select
 from penstock.stream.views.view import MaterializedView, OtherView, source_views
+from penstock.stream.views.view_catalog import ViewCatalog
+from penstock.stream.views.view_dialect import ViewSql
+from penstock.stream.views.view_plan import Operator, QueueSource, ReferenceSource, output_columns, walk
 
 if TYPE_CHECKING:
     from penstock.stream.definition import Definition

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlglot import exp
 
-from penstock.stream.sql.source import SqlSource
-from penstock.stream.statements.resolve import InputFields, dotted_name, is_star
+from penstock.stream.sql.sql_source import SqlSource
+from penstock.stream.statements.name_resolution import InputFields, dotted_name, is_star
 
 if TYPE_CHECKING:
     from penstock.stream.definition import Definition

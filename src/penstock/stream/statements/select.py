@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from penstock.stream.sql.source import SqlSource
-from penstock.stream.sql.types import parse_type
+from penstock.stream.sql.column_types import parse_type
+from penstock.stream.sql.sql_source import SqlSource
 from penstock.stream.statements.application import Application
-from penstock.stream.statements.clauses import check_clauses, check_select
 from penstock.stream.statements.group_by import NEEDS_WINDOW, GroupByCompiler
 from penstock.stream.statements.group_windows import WINDOW_FUNCTIONS
-from penstock.stream.statements.join import compile_stream_join
+from penstock.stream.statements.name_resolution import SYSTEM_COLUMNS, InputFields, expand_aliases, is_star
 from penstock.stream.statements.relation import Relation, SelectedColumn, check_unique, select_item, table_name
-from penstock.stream.statements.resolve import SYSTEM_COLUMNS, InputFields, expand_aliases, is_star
+from penstock.stream.statements.statement_clauses import check_clauses, check_select
+from penstock.stream.statements.stream_join import compile_stream_join
 
 if TYPE_CHECKING:
     from penstock.stream.definition import Definition

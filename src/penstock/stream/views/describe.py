@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.stream.views.plan import (
+from penstock.stream.views.view_plan import (
     Aggregate,
     AggregateCall,
     Explode,

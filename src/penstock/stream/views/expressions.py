@@ -12,8 +12,8 @@ from typing import Any
 
 from sqlglot import exp, parse_one
 
-from penstock.stream.views.dialect import ViewSql
-from penstock.stream.views.tree import column, full_name, replace_nodes
+from penstock.stream.views.select_tree import column, full_name, replace_nodes
+from penstock.stream.views.view_dialect import ViewSql
 
 #: Operators that sqlglot prints between their operands although it knows them as functions.
 _INFIX_FUNCTIONS = (exp.Connector, exp.RegexpLike, exp.Collate)

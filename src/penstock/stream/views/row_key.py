@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from penstock.stream.views.plan import (
+from penstock.stream.views.view_plan import (
     Aggregate,
     Explode,
     Filter,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from penstock.core.errors import InvalidOption, InvalidRequest
 from penstock.core.option_checks import check_integer, check_number
-from penstock.stream.views.plan import Operator, ViewSource, has_expiring_state, output_columns, walk
+from penstock.stream.views.view_plan import Operator, ViewSource, has_expiring_state, output_columns, walk
 
 if TYPE_CHECKING:
     from penstock.stream.definition import Definition

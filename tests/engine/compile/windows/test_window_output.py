@@ -13,8 +13,8 @@ import pytest
 from penstock.core.errors import InvalidRequest
 from penstock.engine.compile.windows.aggregate_columns import MERGE_DOUBLE_SUMS, ResultColumn
 from penstock.engine.compile.windows.window_output import WindowOutput, window_output
-from penstock.engine.cycle.prepare import key_column_name
-from penstock.engine.result_tables import ResultTables
+from penstock.engine.cycle.query_setup import key_column_name
+from penstock.engine.results.result_tables import ResultTables
 from penstock.stream.definition import Definition
 
 #: The aggregates of a closed window: type and value.

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.stream.views.plan import (
+from penstock.stream.views.view_plan import (
     Aggregate,
     AggregateCall,
     Explode,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.stream.views.plan import (
+from penstock.stream.views.view_plan import (
     Aggregate,
     Join,
     JoinKind,

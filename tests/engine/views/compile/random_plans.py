@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 from itertools import count
 
-from penstock.stream.views.plan import (
+from penstock.stream.views.view_plan import (
     Aggregate,
     AggregateCall,
     Explode,

@@ -7,7 +7,7 @@ import random
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.stream.views.plan import Join, JoinKind
+from penstock.stream.views.view_plan import Join, JoinKind
 from tests.engine.views.compile.expiring_plans import SECOND, TTL_US, ExpiringCycles, ExpiringPlans
 from tests.engine.views.compile.view_cycles import PlanRun
 

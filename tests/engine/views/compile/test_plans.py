@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.core.errors import InvalidRequest
-from penstock.stream.views.plan import (
+from penstock.stream.views.view_plan import (
     Aggregate,
     AggregateCall,
     Filter,

@@ -16,16 +16,16 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from penstock.db.statements import Statements
-from penstock.engine.views.compile import PlanContext, ViewCompiler
+from penstock.engine.views.compile.spark_relation import HiddenNames, SparkRelation
+from penstock.engine.views.compile.view_compiler import PlanContext, ViewCompiler
 from penstock.engine.views.operators.net_changes import SEQUENCE
-from penstock.engine.views.relation import HiddenNames, Relation
-from penstock.engine.views.state import WEIGHT, StateConfig
-from penstock.engine.worker.task import CycleJob, set_cycle_job
-from penstock.stream.views.plan import Operator
+from penstock.engine.views.state.operator_state import WEIGHT, StateConfig
+from penstock.engine.worker.spark_task import CycleJob, set_cycle_job
+from penstock.stream.views.view_plan import Operator
 from tests.engine.views.compile.duckdb_sql import query
 from tests.engine.views.operators.changing_rows import AppliedChanges, ChangingRows, Row
 
-_sql = Statements("penstock.engine.views", "state.sql")
+_sql = Statements("penstock.engine.views.state", "run_store.sql")
 
 FIELDS = {"i": pa.int64(), "n": pa.int32(), "s": pa.string(), "d": pa.decimal128(10, 2)}
 POSITION = {"__partition": pa.int64(), "__offset": pa.int64(), "__key": pa.string(), "__time": pa.int64()}
@@ -86,7 +86,7 @@ class PlanRun:
         finally:
             set_cycle_job(self._spark, None)
 
-    def compile(self, tables: Mapping[str, pa.Table], *, is_single: bool, is_expiry: bool = False) -> Relation:
+    def compile(self, tables: Mapping[str, pa.Table], *, is_single: bool, is_expiry: bool = False) -> SparkRelation:
         frames = {name: self._spark.createDataFrame(table) for name, table in tables.items()}
         context = PlanContext(replace(self.state, is_expiry=is_expiry), 3, 0 if is_single else 2, HiddenNames())
         return ViewCompiler(context, frames, {"v": ("id",)}).compile(self.root)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from penstock.engine.views.operators.base import StatefulOperator
-from penstock.engine.views.runs import Piece, Run, RunKey, decode_hashes, decode_rows, encode_piece
-from penstock.engine.views.state import OperatorState
+from penstock.engine.views.state.operator_state import OperatorState
+from penstock.engine.views.state.runs import Run, RunKey, RunPiece, decode_hashes, decode_rows, encode_piece
 
 
 @dataclass
@@ -27,16 +27,16 @@ class MemoryRunStore:
         for run_id, (key, pieces) in self.runs.items():
             if key.shard in shards:
                 hashes = [decode_hashes(data, rows) for rows, data in pieces]
-                loaded.append(Run(run_id, key, [Piece(h, None, run_id, n) for n, h in enumerate(hashes)]))
+                loaded.append(Run(run_id, key, [RunPiece(h, None, run_id, n) for n, h in enumerate(hashes)]))
         return loaded
 
-    def load_pieces(self, pieces: Sequence[Piece]) -> None:
+    def load_pieces(self, pieces: Sequence[RunPiece]) -> None:
         for piece in pieces:
             self.loaded.append(piece.number)
             rows, data = self.runs[piece.run_id][1][piece.number]
             piece.rows = decode_rows(data[8 * rows :])
 
-    def stage(self, key: RunKey, pieces: list[Piece], replaced: Sequence[Run]) -> None:
+    def stage(self, key: RunKey, pieces: list[RunPiece], replaced: Sequence[Run]) -> None:
         encoded = [(len(piece.hashes), encode_piece(piece)) for piece in pieces]
         self.written_rows += sum(rows for rows, _ in encoded)
         self.staged.append((key, encoded, [run.id for run in replaced]))

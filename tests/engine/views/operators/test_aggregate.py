@@ -22,8 +22,8 @@ from penstock.engine.views.operators.distinct_values import DistinctValues
 from penstock.engine.views.operators.extremes import RetractableExtreme
 from penstock.engine.views.operators.group_items import GroupItems
 from penstock.engine.views.operators.percentiles import Percentiles
-from penstock.engine.views.runs import HASH
-from penstock.engine.views.state import WEIGHT, StateConfig
+from penstock.engine.views.state.operator_state import WEIGHT, StateConfig
+from penstock.engine.views.state.runs import HASH
 from tests.engine.views.operators.changing_rows import (
     AppliedChanges,
     ChangingRows,

@@ -18,9 +18,9 @@ from penstock.engine.views.operators.join import JoinOperator
 from penstock.engine.views.operators.percentiles import Percentiles
 from penstock.engine.views.operators.semi_join import SemiJoinOperator
 from penstock.engine.views.operators.top_n import TopNOperator
-from penstock.engine.views.runs import HASH
-from penstock.engine.views.state import WEIGHT, StateConfig
-from penstock.stream.views.plan import JoinKind
+from penstock.engine.views.state.operator_state import WEIGHT, StateConfig
+from penstock.engine.views.state.runs import HASH
+from penstock.stream.views.view_plan import JoinKind
 from tests.engine.views.operators import test_aggregate as aggregates
 from tests.engine.views.operators import test_joins as joins
 from tests.engine.views.operators import test_top_n as top_n

@@ -12,8 +12,8 @@ import pytest
 from penstock.engine.views.kernels.order_keys import SortColumn
 from penstock.engine.views.operators.base import ROW_HASH
 from penstock.engine.views.operators.top_n import TopNOperator
-from penstock.engine.views.runs import HASH
-from penstock.engine.views.state import WEIGHT, StateConfig
+from penstock.engine.views.state.operator_state import WEIGHT, StateConfig
+from penstock.engine.views.state.runs import HASH
 from tests.engine.views.operators.changing_rows import AppliedChanges, ChangingRows, Row, assert_same_rows, to_table
 from tests.engine.views.operators.memory_store import MemoryRunStore
 

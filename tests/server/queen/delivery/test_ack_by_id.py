@@ -7,8 +7,8 @@ from typing import Any
 from penstock.core.clock import Clock
 from penstock.log.event import Event
 from penstock.log.log import Log
+from penstock.log.read.ack_rules import Status
 from penstock.log.read.lease import group_of_lease, new_lease_id
-from penstock.log.read.position import Status
 from penstock.server.queen.delivery.ack_by_id import AckById, AckByIdResult, AcksById
 from tests.log.logs import GROUP, QUEUE, pop, push
 

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from penstock.core.errors import Conflict
-from penstock.engine.registry import Registry
+from penstock.engine.query_registry import Registry
 from tests.log.logs import opened
 from tests.server.queen.client import QueenClient
 from tests.server.queen.streams.stream_query import StreamQuery, upsert

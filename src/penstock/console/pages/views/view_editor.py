@@ -20,7 +20,7 @@ from penstock.console.widgets.operator_tree import OperatorTree
 from penstock.console.widgets.tables import DataTable, TableCell, TableColumn
 from penstock.core import formatting
 from penstock.core.errors import InvalidRequest
-from penstock.engine.registry import Registry
+from penstock.engine.query_registry import Registry
 from penstock.server.auth.identity import Role
 
 #: The statement is checked after a pause of so many seconds.

@@ -29,7 +29,7 @@ from penstock.engine.compile.split_stream import ARGUMENT_PREFIX, SplitStream
 from penstock.engine.reference_tables import ReferenceTables
 from penstock.engine.worker.json_columns import DEFAULT_NUMBER
 from penstock.engine.worker.json_values import COST_PREFIX
-from penstock.engine.worker.udf.stage import UdfStage
+from penstock.engine.worker.udf.udf_stage import UdfStage
 from penstock.log.event import Event
 from penstock.stream.definition import Definition
 from penstock.stream.steps import EnrichCall, Step

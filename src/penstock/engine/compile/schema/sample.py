@@ -24,15 +24,15 @@ from penstock.engine.compile.spark_steps import apply_steps
 from penstock.engine.compile.split_stream import SplitStream
 from penstock.engine.reference_tables import ReferenceTables
 from penstock.engine.spark.errors import error_summary
-from penstock.engine.worker.chunk_reader import ChunkSlice
+from penstock.engine.worker.chunk_slices import ChunkSlice
 from penstock.engine.worker.event_metadata import EventMetadata
+from penstock.engine.worker.event_reader import decode_events, run_in_worker, to_chunk_slices
 from penstock.engine.worker.read_config import ReadConfig
-from penstock.engine.worker.reader import decode_events, run_in_worker, to_chunk_slices
-from penstock.engine.worker.udf.batch import UdfBatch, UdfItem
-from penstock.engine.worker.udf.stage import UdfStage
-from penstock.engine.worker.udf.steps import run_udf_steps
+from penstock.engine.worker.udf.udf_batch import UdfBatch, UdfItem
+from penstock.engine.worker.udf.udf_stage import UdfStage
+from penstock.engine.worker.udf.udf_steps import run_udf_steps
 from penstock.log.event import Event
-from penstock.stream.steps import Filter, FlatMap, Map, Retries, Step
+from penstock.stream.steps import FilterStep, FlatMapStep, MapStep, Retries, Step
 
 _logger = logging.getLogger("penstock.engine")
 
@@ -99,7 +99,7 @@ def run_all_udfs(
 
 def _without_side_effects(steps: Sequence[Step]) -> tuple[Step, ...]:
     """The steps that only compute, without retries."""
-    pure = [step for step in steps if isinstance(step, Map | FlatMap | Filter)]
+    pure = [step for step in steps if isinstance(step, MapStep | FlatMapStep | FilterStep)]
     return tuple(dataclasses.replace(step, retries=Retries(0, 0.0, 5.0)) for step in pure)
 
 

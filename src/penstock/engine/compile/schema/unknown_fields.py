@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from penstock.core.errors import UnknownField
-from penstock.core.names import closest_names, describe_known
+from penstock.core.suggestions import closest_names, describe_known
 from penstock.log.event import Event
 
 

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from penstock.core.errors import InvalidRequest
 from penstock.engine.compile.key_text import postgres_type, to_text
 from penstock.engine.compile.windows.exact_sums import HIGH_SUFFIX, exact_sum
-from penstock.stream.aggregates import Aggregate
+from penstock.stream.aggregates import WindowAggregate
 
 #: The order of events for first and last: by time, then by partition and offset.
 _EVENT_ORDER = ("__time", "__partition", "__offset")
@@ -91,7 +91,7 @@ READ_PERCENTILE = (
 
 
 def result_columns(
-    aggregates: Mapping[str, Aggregate], arguments: Mapping[str, AggregateArgument]
+    aggregates: Mapping[str, WindowAggregate], arguments: Mapping[str, AggregateArgument]
 ) -> list[ResultColumn]:
     """The columns of a query's result. ``arguments`` has the arguments of the aggregates that have one."""
     columns = []
@@ -101,12 +101,12 @@ def result_columns(
     return columns
 
 
-def _count(name: str, slot: str, value: Any, spark_type: str, aggregate: Aggregate) -> ResultColumn:
+def _count(name: str, slot: str, value: Any, spark_type: str, aggregate: WindowAggregate) -> ResultColumn:
     count = F.count_if(value) if aggregate.kind == "count_if" else F.count(F.lit(1) if value is None else value)
     return ResultColumn(name, "bigint", (StateColumn(slot, "bigint", count, _MERGE_COUNTS),), f"{{{slot}}}")
 
 
-def _numeric_type(name: str, spark_type: str, aggregate: Aggregate) -> str:
+def _numeric_type(name: str, spark_type: str, aggregate: WindowAggregate) -> str:
     pg_type = postgres_type(spark_type)
     if pg_type not in ("bigint", "numeric", "double precision"):
         raise InvalidRequest(
@@ -116,7 +116,7 @@ def _numeric_type(name: str, spark_type: str, aggregate: Aggregate) -> str:
     return pg_type
 
 
-def _sum(name: str, slot: str, value: Any, spark_type: str, aggregate: Aggregate) -> ResultColumn:
+def _sum(name: str, slot: str, value: Any, spark_type: str, aggregate: WindowAggregate) -> ResultColumn:
     pg_type = _numeric_type(name, spark_type, aggregate)
     if pg_type == "double precision":
         state = StateColumn(slot, pg_type, F.sum(value), MERGE_DOUBLE_SUMS)
@@ -126,7 +126,7 @@ def _sum(name: str, slot: str, value: Any, spark_type: str, aggregate: Aggregate
     return ResultColumn(name, state.pg_type, (state,), _shown(slot, state.pg_type))
 
 
-def _avg(name: str, slot: str, value: Any, spark_type: str, aggregate: Aggregate) -> ResultColumn:
+def _avg(name: str, slot: str, value: Any, spark_type: str, aggregate: WindowAggregate) -> ResultColumn:
     total = _sum(name, slot, value, spark_type, aggregate)
     count = StateColumn(f"{slot}n", "bigint", F.count(value), _MERGE_COUNTS)
     if total.pg_type == "double precision":
@@ -137,7 +137,7 @@ def _avg(name: str, slot: str, value: Any, spark_type: str, aggregate: Aggregate
     return ResultColumn(name, total.pg_type, (*total.state, count), final)
 
 
-def _min_or_max(name: str, slot: str, value: Any, spark_type: str, aggregate: Aggregate) -> ResultColumn:
+def _min_or_max(name: str, slot: str, value: Any, spark_type: str, aggregate: WindowAggregate) -> ResultColumn:
     pg_type = postgres_type(spark_type)
     if pg_type == "jsonb":
         raise InvalidRequest(
@@ -156,7 +156,7 @@ def _shown(slot: str, pg_type: str) -> str:
     return f"trim_scale({{{slot}}})" if pg_type == "numeric" else f"{{{slot}}}"
 
 
-def _stddev(name: str, slot: str, value: Any, spark_type: str, aggregate: Aggregate) -> ResultColumn:
+def _stddev(name: str, slot: str, value: Any, spark_type: str, aggregate: WindowAggregate) -> ResultColumn:
     """The state is an array of count, mean and sum of squared deviations."""
 
     _numeric_type(name, spark_type, aggregate)
@@ -177,7 +177,7 @@ def _stddev(name: str, slot: str, value: Any, spark_type: str, aggregate: Aggreg
     return ResultColumn(name, "double precision", (state,), final)
 
 
-def _first_or_last(name: str, slot: str, value: Any, spark_type: str, aggregate: Aggregate) -> ResultColumn:
+def _first_or_last(name: str, slot: str, value: Any, spark_type: str, aggregate: WindowAggregate) -> ResultColumn:
     """The state is the value and the position of its event: nulls if all values are null."""
     pg_type, is_last = postgres_type(spark_type), aggregate.kind == "last"
     shown = F.to_json(value) if pg_type == "jsonb" else value
@@ -191,7 +191,7 @@ def _first_or_last(name: str, slot: str, value: Any, spark_type: str, aggregate:
     return ResultColumn(name, pg_type, states, _shown(slot, pg_type))
 
 
-def _count_distinct(name: str, slot: str, value: Any, spark_type: str, aggregate: Aggregate) -> ResultColumn:
+def _count_distinct(name: str, slot: str, value: Any, spark_type: str, aggregate: WindowAggregate) -> ResultColumn:
     state = StateColumn(
         slot,
         "text[]",
@@ -203,7 +203,7 @@ def _count_distinct(name: str, slot: str, value: Any, spark_type: str, aggregate
     return ResultColumn(name, "bigint", (state,), f"coalesce(cardinality({{{slot}}}), 0)::bigint")
 
 
-def _approx_distinct(name: str, slot: str, value: Any, spark_type: str, aggregate: Aggregate) -> ResultColumn:
+def _approx_distinct(name: str, slot: str, value: Any, spark_type: str, aggregate: WindowAggregate) -> ResultColumn:
     """The state is the lowest hashes of the values."""
 
     hashed = F.when(value.isNotNull(), F.xxhash64(to_text(value, spark_type)))
@@ -227,7 +227,7 @@ def _value_counts(slot: str, values: Column) -> StateColumn:
     return StateColumn(slot, "jsonb", partial, merge, read=_COUNT_VALUES, copied_as="text")
 
 
-def _percentile(name: str, slot: str, value: Any, spark_type: str, aggregate: Aggregate) -> ResultColumn:
+def _percentile(name: str, slot: str, value: Any, spark_type: str, aggregate: WindowAggregate) -> ResultColumn:
     """The state counts the events of each value, or of each bucket if there are many values."""
 
     _numeric_type(name, spark_type, aggregate)
@@ -241,7 +241,7 @@ def _percentile(name: str, slot: str, value: Any, spark_type: str, aggregate: Ag
     return ResultColumn(name, "double precision", (state,), final)
 
 
-def _top_k(name: str, slot: str, value: Any, spark_type: str, aggregate: Aggregate) -> ResultColumn:
+def _top_k(name: str, slot: str, value: Any, spark_type: str, aggregate: WindowAggregate) -> ResultColumn:
     state = _value_counts(slot, to_text(value, spark_type))
     return ResultColumn(name, "jsonb", (state,), f"penstock.top_counts({{{slot}}}, {int(aggregate.number or 10)})")
 

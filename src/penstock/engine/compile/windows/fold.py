@@ -18,9 +18,9 @@ from penstock.engine.compile.windows.aggregate_columns import ResultColumn, Stat
 from penstock.engine.worker.json_values import to_json_value
 from penstock.engine.worker.preaggregate import GROUP_COLUMNS, PARTIAL_COLUMNS
 from penstock.engine.worker.read_config import EVENT_JSON, METADATA, SYSTEM_COLUMNS, ReadConfig
-from penstock.engine.worker.reports import EventFailure, EventRef, TaskReport
-from penstock.engine.worker.task import send_stage_report, translate_database_errors, worker_connection
-from penstock.engine.worker.udf.watchdog import UdfWatchdog
+from penstock.engine.worker.spark_task import send_stage_report, translate_database_errors, worker_connection
+from penstock.engine.worker.task_reports import EventFailure, EventRef, TaskReport
+from penstock.engine.worker.udf.call_timeout import UdfWatchdog
 from penstock.stream.definition import Reduce
 from penstock.stream.steps import Retries
 

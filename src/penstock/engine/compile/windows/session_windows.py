@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 from penstock.db.pg_arrays import int_array
 from penstock.db.statements import Statements, fill_placeholders
 from penstock.engine.worker.read_config import ReadConfig
-from penstock.engine.worker.task import translate_database_errors, worker_connection
+from penstock.engine.worker.spark_task import translate_database_errors, worker_connection
 from penstock.stream.time_rules import TimeRules
 
 _sql = Statements("penstock.engine.compile.windows", "session_windows.sql")

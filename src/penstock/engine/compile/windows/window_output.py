@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from penstock.stream.checks.arguments import RESERVED_COLUMNS
 from penstock.stream.sql.postgres_translation import WindowExpression, compile_window_expression
-from penstock.stream.validation import RESERVED_COLUMNS
 
 if TYPE_CHECKING:
     from penstock.engine.compile.windows.aggregate_columns import ResultColumn

@@ -21,8 +21,9 @@ from penstock.engine.views.operators.distinct_values import DistinctValues
 from penstock.engine.views.operators.extremes import RetractableExtreme
 from penstock.engine.views.operators.group_times import TIME, GroupTimes
 from penstock.engine.views.operators.percentiles import Percentiles
-from penstock.engine.views.runs import HASH, Merge
-from penstock.engine.views.state import WEIGHT, OperatorState
+from penstock.engine.views.state.compaction import Merge
+from penstock.engine.views.state.operator_state import WEIGHT, OperatorState
+from penstock.engine.views.state.runs import HASH
 
 #: The number of rows of a group.
 ROWS = "__rows"

@@ -13,8 +13,8 @@ from penstock.engine.views.kernels.arrays import IntArray, combine, mask, take, 
 from penstock.engine.views.kernels.equality import equal_rows
 from penstock.engine.views.kernels.grouping import Groups, group_rows
 from penstock.engine.views.operators.group_times import TIMES_PART, GroupTimes
-from penstock.engine.views.runs import HASH
-from penstock.engine.views.state import WEIGHT, OperatorState, StateConfig, row_hashes, shards_of
+from penstock.engine.views.state.operator_state import WEIGHT, OperatorState, StateConfig, row_hashes, shards_of
+from penstock.engine.views.state.runs import HASH
 
 #: The hash of a row's key, in the input of operators that keep rows.
 ROW_HASH = "__row_hash"

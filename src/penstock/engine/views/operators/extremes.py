@@ -18,7 +18,7 @@ from penstock.engine.views.kernels.equality import equal_rows
 from penstock.engine.views.kernels.order_keys import compare_rows, sort_keys
 from penstock.engine.views.operators.accumulators import Extreme
 from penstock.engine.views.operators.group_items import COUNT, GROUP, GroupItems, groups_of_ids, spread
-from penstock.engine.views.state import OperatorState
+from penstock.engine.views.state.operator_state import OperatorState
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from penstock.engine.views.operators.base import (
 )
 from penstock.engine.views.operators.group_times import GroupTimes
 from penstock.engine.views.operators.stored_rows import StoredRows
-from penstock.engine.views.runs import HASH
-from penstock.engine.views.state import WEIGHT, OperatorState
+from penstock.engine.views.state.operator_state import WEIGHT, OperatorState
+from penstock.engine.views.state.runs import HASH
 
 _ROWS = StoredRows(0)
 #: The hash of a row's group. The rows of a group before and after the changes are two partitions of a window.

@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from penstock.engine.views.kernels.arrays import BoolArray, mask, take, values_of
 from penstock.engine.views.kernels.grouping import group_rows, match_rows
-from penstock.engine.views.runs import HASH, Merge
-from penstock.engine.views.state import OperatorState
+from penstock.engine.views.state.compaction import Merge
+from penstock.engine.views.state.operator_state import OperatorState
+from penstock.engine.views.state.runs import HASH
 
 #: The time of a group's last change in microseconds; 0 for a group that has expired.
 TIME = "__time_us"

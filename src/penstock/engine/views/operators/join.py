@@ -13,9 +13,9 @@ from penstock.engine.views.kernels.grouping import group_rows, match_rows
 from penstock.engine.views.operators.base import StatefulOperator, appearing, concat, disappearing, with_weight
 from penstock.engine.views.operators.group_times import GroupTimes
 from penstock.engine.views.operators.join_side import NULL_KEY, SIDE, UNMATCHED, JoinSide, SideChanges, key_hashes
-from penstock.engine.views.runs import HASH
-from penstock.engine.views.state import WEIGHT, OperatorState
-from penstock.stream.views.plan import JoinKind
+from penstock.engine.views.state.operator_state import WEIGHT, OperatorState
+from penstock.engine.views.state.runs import HASH
+from penstock.stream.views.view_plan import JoinKind
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,9 @@ from penstock.engine.views.operators.base import (
     disappearing_first,
     with_row_hashes,
 )
-from penstock.engine.views.runs import HASH, Merge
-from penstock.engine.views.state import WEIGHT, OperatorState
+from penstock.engine.views.state.compaction import Merge
+from penstock.engine.views.state.operator_state import WEIGHT, OperatorState
+from penstock.engine.views.state.runs import HASH
 
 #: 0 for rows of the left input, 1 for those of the right one.
 SIDE = "__side"

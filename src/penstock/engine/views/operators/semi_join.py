@@ -15,8 +15,9 @@ from penstock.engine.views.kernels.grouping import group_rows, match_rows
 from penstock.engine.views.operators.base import StatefulOperator, appearing, concat, disappearing, with_weight
 from penstock.engine.views.operators.group_times import GroupTimes
 from penstock.engine.views.operators.join_side import NULL_KEY, SIDE, UNMATCHED, JoinSide, key_hashes
-from penstock.engine.views.runs import HASH, Merge
-from penstock.engine.views.state import WEIGHT, OperatorState
+from penstock.engine.views.state.compaction import Merge
+from penstock.engine.views.state.operator_state import WEIGHT, OperatorState
+from penstock.engine.views.state.runs import HASH
 
 _COUNTS_PART = 1
 _COUNT = "__count"

@@ -24,8 +24,9 @@ from penstock.engine.views.operators.base import (
 )
 from penstock.engine.views.operators.group_times import GroupTimes
 from penstock.engine.views.operators.stored_rows import StoredRows
-from penstock.engine.views.runs import HASH, Merge
-from penstock.engine.views.state import WEIGHT, OperatorState
+from penstock.engine.views.state.compaction import Merge
+from penstock.engine.views.state.operator_state import WEIGHT, OperatorState
+from penstock.engine.views.state.runs import HASH
 
 _CANDIDATES = StoredRows(0)
 _ALL_ROWS = StoredRows(1)

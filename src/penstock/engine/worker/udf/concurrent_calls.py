@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from penstock.engine.worker.udf.batch import UdfBatch, UdfItem, copy_value
-from penstock.engine.worker.udf.watchdog import UdfWatchdog
+from penstock.engine.worker.udf.call_timeout import UdfWatchdog
+from penstock.engine.worker.udf.udf_batch import UdfBatch, UdfItem, copy_value
 from penstock.stream.expression import takes_context
 from penstock.stream.steps import EnrichCall
 

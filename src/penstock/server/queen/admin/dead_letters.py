@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Raw
 
 from penstock.core.errors import NotFound
-from penstock.log.dead_letters.models import DeadLetter, DeadLetterFilter
+from penstock.log.dead_letters.dead_letter import DeadLetter, DeadLetterFilter
 from penstock.server.auth.identity import Role
 from penstock.server.http.errors import Problem
 from penstock.server.http.responses import MAX_RESPONSE_BYTES

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Raw, structs
 
 from penstock.core.errors import NotFound
-from penstock.log.dead_letters.models import DeadLetterFilter
+from penstock.log.dead_letters.dead_letter import DeadLetterFilter
 from penstock.log.event import Event
 from penstock.log.log import Log
 from penstock.server.auth.identity import Role

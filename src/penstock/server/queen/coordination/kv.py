@@ -54,7 +54,7 @@ class KvRequestOperation(msgspec.Struct, rename="camel"):
     keys_only: bool | None = None
 
 
-class KvRequest(ListBody):
+class QueenKvRequest(ListBody):
     operations: NullableList[KvRequestOperation]
 
 
@@ -86,7 +86,7 @@ class KvOperationResult(msgspec.Struct, rename="camel"):
     next_after: str | UnsetType | None = UNSET
 
 
-class KvResponse(msgspec.Struct, rename="camel"):
+class QueenKvResponse(msgspec.Struct, rename="camel"):
     """The result of each operation. After a required one that was not applied, nothing is changed."""
 
     results: list[KvOperationResult]
@@ -157,7 +157,7 @@ def _row(entry: KvEntry, *, has_value: bool) -> KvRow:
 
 
 @routes.post("/api/v1/kv", "Read and change entries", Role.PRODUCE, Role.CONSUME, checks_queues=True)
-async def apply_kv(call: ApiCall, body: KvRequest) -> KvResponse:
+async def apply_kv(call: ApiCall, body: QueenKvRequest) -> QueenKvResponse:
     """Execute operations in order, in one transaction."""
     operations = parse_kv(body.operations)
     call.require_access(access_names(operations))
@@ -169,5 +169,7 @@ async def apply_kv(call: ApiCall, body: KvRequest) -> KvResponse:
         rolled_back = [
             kv_result(*each) for each in zip(range(len(operations)), body.operations, none_applied, strict=True)
         ]
-        return KvResponse(rolled_back, False, "kv_precondition", failed.index)
-    return KvResponse([kv_result(*each) for each in zip(range(len(results)), body.operations, results, strict=True)])
+        return QueenKvResponse(rolled_back, False, "kv_precondition", failed.index)
+    return QueenKvResponse(
+        [kv_result(*each) for each in zip(range(len(results)), body.operations, results, strict=True)]
+    )

@@ -18,8 +18,8 @@ from penstock.core.names import check_text
 from penstock.log.coordination.timers import MAX_PAGE, Timer, TimerOperation, TimerResult
 from penstock.log.queue import DEFAULT_KEY
 from penstock.server.auth.identity import Role
-from penstock.server.http.body import MAX_BODY_BYTES
 from penstock.server.http.errors import Problem
+from penstock.server.http.request_body import MAX_BODY_BYTES
 from penstock.server.ingest.accounting import charge_timers
 from penstock.server.queen.coordination.errors import coordination_routes
 from penstock.server.queen.endpoint import ListBody, NullableList
@@ -53,7 +53,7 @@ class TimerRequestOperation(msgspec.Struct, rename="camel", forbid_unknown_field
     payload_zstd: bool | None = None
 
 
-class TimerRequest(ListBody):
+class QueenTimerRequest(ListBody):
     operations: NullableList[TimerRequestOperation]
 
 
@@ -70,7 +70,7 @@ class TimerOperationResult(msgspec.Struct, rename="camel"):
     deliver_at: datetime | UnsetType | None = UNSET
 
 
-class TimerResponse(msgspec.Struct):
+class QueenTimerResponse(msgspec.Struct):
     results: list[TimerOperationResult]
 
 
@@ -180,11 +180,13 @@ def _row(queue: str, timer: Timer) -> TimerRow:
 
 
 @routes.post("/api/v1/timers", "Schedule and cancel messages", Role.PRODUCE, checks_queues=True)
-async def apply_timers(call: ApiCall, body: TimerRequest) -> TimerResponse:
+async def apply_timers(call: ApiCall, body: QueenTimerRequest) -> QueenTimerResponse:
     """Execute operations in one transaction."""
     operations = await parse_timers(call, body.operations)
     results = await call.log.timers.apply(operations)
-    return TimerResponse([timer_result(*each) for each in zip(range(len(results)), operations, results, strict=True)])
+    return QueenTimerResponse(
+        [timer_result(*each) for each in zip(range(len(results)), operations, results, strict=True)]
+    )
 
 
 @routes.delete(_TIMER, "Cancel a scheduled message", Role.PRODUCE)

@@ -17,14 +17,14 @@ import msgspec
 from penstock.core.errors import TransactionRefused
 from penstock.log.event import Event
 from penstock.log.log import Log
-from penstock.log.options import check_lease_seconds
+from penstock.log.queue_options import check_lease_seconds
 from penstock.log.read.ack import PartitionAck
+from penstock.log.read.ack_rules import AckOutcome, EventAck, Status
 from penstock.log.read.lease import LeaseExtension
-from penstock.log.read.position import AckOutcome, EventAck, Status
 from penstock.log.read.position_store import PositionKey
 from penstock.log.transaction import TransactionStep
-from penstock.log.write.batch import Batch
-from penstock.log.write.result import PushResult
+from penstock.log.write.encode.batch import Batch
+from penstock.log.write.push_result import PushResult
 from penstock.server.queen.delivery.event_lookup import EventLookup, LeasedRange, PartitionRef, parse_generated_id
 from penstock.server.queen.delivery.recent_deliveries import OffsetsById, RecentDeliveries
 

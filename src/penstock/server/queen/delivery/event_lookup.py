@@ -21,8 +21,8 @@ from penstock.db.pg_arrays import digest_array
 from penstock.db.retry import run_with_retry
 from penstock.db.statements import Statements
 from penstock.log.event import Event
-from penstock.log.event_reader import read_events
 from penstock.log.log import Log
+from penstock.log.partition_reader import read_events
 from penstock.log.queue import DEFAULT_KEY, Queue
 from penstock.log.write.dedup import split_epoch_offset
 
@@ -118,7 +118,7 @@ class EventLookup:
     ) -> dict[str, int]:
         """Return the newest offset of each of these ids that is in the deduplication window of the queue."""
         keys = ["", DEFAULT_KEY] if partition.partition == DEFAULT_KEY else [partition.partition]
-        # The same hash as in penstock.log.write.encode.
+        # The same hash as in penstock.log.write.encode.event_mappings.
         hashes = {
             blake2b(f"{key}\0{event_id}".encode(), digest_size=16).digest(): event_id
             for event_id in event_ids

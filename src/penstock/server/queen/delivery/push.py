@@ -15,8 +15,8 @@ from penstock.core.backoff import Backoff, RetryTimer
 from penstock.core.errors import InvalidEvent, QueueFull
 from penstock.log.log import Log
 from penstock.log.queue import DEFAULT_KEY
-from penstock.log.write.batch import Batch
-from penstock.log.write.result import Pushed, PushResult
+from penstock.log.write.encode.batch import Batch
+from penstock.log.write.push_result import Pushed, PushResult
 from penstock.server.auth.identity import Role
 from penstock.server.ingest.accounting import count_push, producer_id
 from penstock.server.queen.endpoint import ListBody, NullableList, queen_routes

@@ -12,9 +12,9 @@ from msgspec import UNSET, Raw, UnsetType, field
 from penstock.core.errors import PreconditionFailed, TransactionRefused
 from penstock.log.coordination.kv import check_operations
 from penstock.log.coordination.locks import access_names
-from penstock.log.coordination.step import CoordinationStep
 from penstock.log.coordination.timers import TOPIC
-from penstock.log.read.position import AckOutcome
+from penstock.log.coordination.transaction_step import CoordinationStep
+from penstock.log.read.ack_rules import AckOutcome
 from penstock.server.auth.identity import Role
 from penstock.server.http.errors import Problem
 from penstock.server.ingest.accounting import producer_id

@@ -17,7 +17,7 @@ from penstock.core.errors import TransactionRefused
 from penstock.core.names import check_name
 from penstock.db.statements import Statements
 from penstock.engine.client_queries import client_cycle_topic
-from penstock.log.read.position import LATE, NOT_LEASED, Status
+from penstock.log.read.ack_rules import LATE, NOT_LEASED, Status
 from penstock.server.auth.identity import Role
 from penstock.server.queen.delivery.ack import INVALID_LEASE
 from penstock.server.queen.delivery.ack_by_id import AckById, AcksById
@@ -26,7 +26,7 @@ from penstock.server.queen.delivery.push import MessagesByQueue, PushItem, PushI
 from penstock.server.queen.endpoint import ListBody, NullableList, queen_routes
 from penstock.server.queen.identifiers import parse_uuid
 from penstock.server.queen.streams.query_partition import find_activity, find_query_partition
-from penstock.server.queen.streams.state import StateChanges, StateOperation
+from penstock.server.queen.streams.stream_state import StateChanges, StateOperation
 from penstock.server.queen.streams.token_bucket import admit_releases
 from penstock.server.routing.call import ApiCall
 

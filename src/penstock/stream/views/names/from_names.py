@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from penstock.stream.views.names.clauses import check_clauses
 from penstock.stream.views.names.relations import add_lateral
 from penstock.stream.views.names.scope import NamedRelation, Scope
-from penstock.stream.views.tree import function_name, quoted
+from penstock.stream.views.names.view_clauses import check_clauses
+from penstock.stream.views.select_tree import function_name, quoted
 
 if TYPE_CHECKING:
     from penstock.stream.views.names.qualify import Qualifier

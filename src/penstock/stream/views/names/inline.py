@@ -7,8 +7,8 @@ from typing import Any
 
 from sqlglot import exp
 
-from penstock.stream.sql.source import SqlSource
-from penstock.stream.views.names.clauses import check_clauses
+from penstock.stream.sql.sql_source import SqlSource
+from penstock.stream.views.names.view_clauses import check_clauses
 
 #: Functions that return a copy of the subquery for a name in lower case.
 _Definitions = Mapping[str, Callable[[], exp.Subquery]]

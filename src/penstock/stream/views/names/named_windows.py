@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from penstock.stream.sql.source import SqlSource
+from penstock.stream.sql.sql_source import SqlSource
 
 _PARTS = ("partition_by", "order", "spec")
 

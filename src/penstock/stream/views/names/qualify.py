@@ -9,13 +9,13 @@ from typing import Any
 
 from sqlglot import exp
 
-from penstock.stream.sql.source import SqlSource
-from penstock.stream.views.catalog import ViewCatalog
-from penstock.stream.views.names.clauses import check_clauses
+from penstock.stream.sql.sql_source import SqlSource
 from penstock.stream.views.names.relations import add_relation
 from penstock.stream.views.names.scope import NamedRelation, Scope
 from penstock.stream.views.names.select_names import SelectNames
-from penstock.stream.views.tree import unwrap
+from penstock.stream.views.names.view_clauses import check_clauses
+from penstock.stream.views.select_tree import unwrap
+from penstock.stream.views.view_catalog import ViewCatalog
 
 
 class Qualifier:

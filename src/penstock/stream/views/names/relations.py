@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from penstock.stream.views.names.clauses import check_clauses
 from penstock.stream.views.names.inline import relation_name
 from penstock.stream.views.names.scope import NamedRelation, RelationKind, Scope
 from penstock.stream.views.names.time_windows import is_table_function, parse_table_function
-from penstock.stream.views.tree import function_name, quoted, relation_column, unwrap
+from penstock.stream.views.names.view_clauses import check_clauses
+from penstock.stream.views.select_tree import function_name, quoted, relation_column, unwrap
 
 if TYPE_CHECKING:
     from penstock.stream.views.names.qualify import Qualifier

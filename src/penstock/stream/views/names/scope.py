@@ -8,10 +8,10 @@ from enum import Enum, auto
 
 from sqlglot import exp
 
-from penstock.stream.sql.source import SqlSource
-from penstock.stream.views.names.clauses import is_bare_function, non_deterministic_error
+from penstock.stream.sql.sql_source import SqlSource
 from penstock.stream.views.names.time_windows import TimeWindow
-from penstock.stream.views.tree import function_name, quoted, relation_column
+from penstock.stream.views.names.view_clauses import is_bare_function, non_deterministic_error
+from penstock.stream.views.select_tree import function_name, quoted, relation_column
 
 #: Columns of every event beside its fields.
 SYSTEM_COLUMNS = ("_key", "_time", "_partition", "_offset")

@@ -7,9 +7,9 @@ from typing import Any
 
 from sqlglot import exp
 
-from penstock.stream.sql.source import SqlSource
+from penstock.stream.sql.sql_source import SqlSource
 from penstock.stream.views.names.scope import Scope, access
-from penstock.stream.views.tree import replace_nodes
+from penstock.stream.views.select_tree import replace_nodes
 
 
 class SelectAliases:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from penstock.stream.views.expressions import remove_parentheses
-from penstock.stream.views.names.clauses import check_clauses, check_function, grouping_error
 from penstock.stream.views.names.from_names import FromNames
 from penstock.stream.views.names.named_windows import replace_named_windows
 from penstock.stream.views.names.scope import Scope, access
 from penstock.stream.views.names.select_aliases import SelectAliases
 from penstock.stream.views.names.stars import expand_star, is_star
+from penstock.stream.views.names.view_clauses import check_clauses, check_function, grouping_error
 from penstock.stream.views.names.window_calls import WindowCalls
-from penstock.stream.views.tree import aggregate_calls, call, function_name, quoted, replace_nodes, unwrap
+from penstock.stream.views.select_tree import aggregate_calls, call, function_name, quoted, replace_nodes, unwrap
 
 if TYPE_CHECKING:
     from penstock.stream.views.names.qualify import Qualifier

@@ -6,9 +6,9 @@ from typing import Any
 
 from sqlglot import exp
 
-from penstock.stream.sql.source import SqlSource
+from penstock.stream.sql.sql_source import SqlSource
 from penstock.stream.views.names.scope import NamedRelation, RelationKind, Scope
-from penstock.stream.views.tree import quoted, relation_column
+from penstock.stream.views.select_tree import quoted, relation_column
 
 
 def is_star(node: Any) -> bool:

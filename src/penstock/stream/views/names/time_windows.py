@@ -10,8 +10,8 @@ from typing import Any
 
 from sqlglot import exp
 
-from penstock.stream.sql.source import SqlSource
-from penstock.stream.views.tree import call, function_name, is_aggregate, own_nodes, quoted
+from penstock.stream.sql.sql_source import SqlSource
+from penstock.stream.views.select_tree import call, function_name, is_aggregate, own_nodes, quoted
 from penstock.stream.windows import parse_duration
 
 _WINDOW_EXAMPLE = "window(event_time, '10 seconds') or window(event_time, '10 seconds', '2 seconds')"

@@ -9,7 +9,7 @@ from sqlglot import exp
 from penstock.stream.views.names.relations import add_lateral
 from penstock.stream.views.names.scope import access
 from penstock.stream.views.names.time_windows import TimeWindow, parse_window_call
-from penstock.stream.views.tree import join_conjuncts, quoted, relation_column, split_conjuncts
+from penstock.stream.views.select_tree import join_conjuncts, quoted, relation_column, split_conjuncts
 
 if TYPE_CHECKING:
     from penstock.stream.views.names.qualify import Qualifier

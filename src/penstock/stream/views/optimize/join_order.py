@@ -10,8 +10,8 @@ from sqlglot import exp
 
 from penstock.stream.views.expressions import parse_sql, to_sql, tree_columns
 from penstock.stream.views.optimize.rebuild import map_inputs
-from penstock.stream.views.plan import Join, JoinKind, Operator, output_columns
-from penstock.stream.views.tree import join_conjuncts, split_conjuncts
+from penstock.stream.views.select_tree import join_conjuncts, split_conjuncts
+from penstock.stream.views.view_plan import Join, JoinKind, Operator, output_columns
 
 
 def order_joins(operator: Operator) -> Operator:
@@ -21,11 +21,11 @@ def order_joins(operator: Operator) -> Operator:
         left, right = order_joins(operator.left), order_joins(operator.right)
         return _join(left, right, operator.kind, _conditions(operator))
     inputs, conditions = _flatten(operator)
-    return _join_all([_Input(order_joins(each)) for each in inputs], conditions)
+    return _join_all([_JoinedInput(order_joins(each)) for each in inputs], conditions)
 
 
 @dataclass(frozen=True)
-class _Input:
+class _JoinedInput:
     operator: Operator
 
     @property
@@ -42,7 +42,7 @@ def _flatten(operator: Operator) -> tuple[list[Operator], list[exp.Expr]]:
     return [*left, *right], [*left_conditions, *right_conditions, *_conditions(operator)]
 
 
-def _join_all(inputs: list[_Input], conditions: list[exp.Expr]) -> Operator:
+def _join_all(inputs: list[_JoinedInput], conditions: list[exp.Expr]) -> Operator:
     """Join the inputs in their order; one that a key connects with those before it comes first."""
     result, *waiting = inputs
     while waiting:
@@ -52,7 +52,7 @@ def _join_all(inputs: list[_Input], conditions: list[exp.Expr]) -> Operator:
         names = result.columns | chosen.columns
         usable = [node for node in conditions if tree_columns(node) <= names]
         conditions = [node for node in conditions if not tree_columns(node) <= names]
-        result = _Input(_join(result.operator, chosen.operator, JoinKind.INNER, usable))
+        result = _JoinedInput(_join(result.operator, chosen.operator, JoinKind.INNER, usable))
     return result.operator
 
 

@@ -8,8 +8,8 @@ from sqlglot import exp
 
 from penstock.stream.views.expressions import parse_sql, plain_column, substitute_sql
 from penstock.stream.views.optimize.rebuild import map_inputs
-from penstock.stream.views.plan import NamedExpression, Operator, Project, output_columns
-from penstock.stream.views.tree import full_name
+from penstock.stream.views.select_tree import full_name
+from penstock.stream.views.view_plan import NamedExpression, Operator, Project, output_columns
 
 
 def merge_projects(operator: Operator) -> Operator:

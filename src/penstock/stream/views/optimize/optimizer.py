@@ -9,7 +9,7 @@ from penstock.stream.views.optimize.prune import prune
 from penstock.stream.views.optimize.push_filters import push_filters
 from penstock.stream.views.optimize.share import share_operators
 from penstock.stream.views.optimize.top_n import find_top_n
-from penstock.stream.views.plan import NamedExpression, Operator, Project, output_columns
+from penstock.stream.views.view_plan import NamedExpression, Operator, Project, output_columns
 
 
 def optimize(root: Operator) -> Project:

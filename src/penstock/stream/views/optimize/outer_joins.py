@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from penstock.stream.views.plan import JoinKind
+from penstock.stream.views.view_plan import JoinKind
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from penstock.stream.views.expressions import column_names, column_sql
-from penstock.stream.views.plan import (
+from penstock.stream.views.view_plan import (
     Aggregate,
     Explode,
     Filter,

@@ -9,7 +9,8 @@ from sqlglot import exp
 
 from penstock.stream.views.expressions import parse_sql, plain_column, substitute, to_sql, tree_columns
 from penstock.stream.views.optimize.outer_joins import simplify_kind
-from penstock.stream.views.plan import (
+from penstock.stream.views.select_tree import join_conjuncts, split_conjuncts
+from penstock.stream.views.view_plan import (
     Aggregate,
     Explode,
     Filter,
@@ -23,7 +24,6 @@ from penstock.stream.views.plan import (
     WindowFunctions,
     output_columns,
 )
-from penstock.stream.views.tree import join_conjuncts, split_conjuncts
 
 #: Joins all rows of whose left, or right, input are in the result, or those with a match. A condition on their columns
 #: is the same before the join and after it.

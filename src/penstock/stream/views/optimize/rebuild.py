@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from penstock.stream.views.plan import Join, Operator, QueueSource, ReferenceSource, UnionAll, ViewSource
+from penstock.stream.views.view_plan import Join, Operator, QueueSource, ReferenceSource, UnionAll, ViewSource
 
 
 def map_inputs(operator: Operator, change: Callable[[Operator], Operator]) -> Operator:

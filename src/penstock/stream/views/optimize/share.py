@@ -10,7 +10,8 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field, replace
 
 from penstock.stream.views.expressions import column_sql, plain_column, substitute_sql
-from penstock.stream.views.plan import (
+from penstock.stream.views.select_tree import column
+from penstock.stream.views.view_plan import (
     Aggregate,
     AggregateCall,
     Explode,
@@ -29,7 +30,6 @@ from penstock.stream.views.plan import (
     WindowFunctions,
     output_columns,
 )
-from penstock.stream.views.tree import column
 
 
 def share_operators(root: Operator) -> Operator:

@@ -9,8 +9,8 @@ from sqlglot import exp
 
 from penstock.stream.views.expressions import column_names, parse_sql, to_sql
 from penstock.stream.views.optimize.rebuild import map_inputs
-from penstock.stream.views.plan import Filter, Operator, TopN, WindowFunction, WindowFunctions
-from penstock.stream.views.tree import join_conjuncts, split_conjuncts
+from penstock.stream.views.select_tree import join_conjuncts, split_conjuncts
+from penstock.stream.views.view_plan import Filter, Operator, TopN, WindowFunction, WindowFunctions
 
 #: Comparisons by those with swapped operands.
 _SWAPPED: dict[type[exp.Expr], type[exp.Binary]] = {exp.GTE: exp.LTE, exp.GT: exp.LT, exp.EQ: exp.EQ}

@@ -8,9 +8,9 @@ from typing import Any
 
 from sqlglot import exp
 
-from penstock.stream.sql.source import SqlSource
-from penstock.stream.views.plan import AggregateCall
-from penstock.stream.views.tree import call, function_name, join_conjuncts
+from penstock.stream.sql.sql_source import SqlSource
+from penstock.stream.views.select_tree import call, function_name, join_conjuncts
+from penstock.stream.views.view_plan import AggregateCall
 
 #: Functions of one argument by the name of the plan's function.
 _SIMPLE = {

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from penstock.stream.views.expressions import to_sql, tree_columns
-from penstock.stream.views.plan import (
+from penstock.stream.views.select.scalar_subqueries import attach_subqueries
+from penstock.stream.views.select.sort_keys import parse_limit
+from penstock.stream.views.select_tree import (
+    column,
+    contains_query,
+    has_aggregates,
+    join_conjuncts,
+    split_conjuncts,
+    window_calls,
+)
+from penstock.stream.views.view_plan import (
     Aggregate,
     AggregateCall,
     Filter,
@@ -15,16 +25,6 @@ from penstock.stream.views.plan import (
     JoinKind,
     Operator,
     output_columns,
-)
-from penstock.stream.views.select.scalar_subqueries import attach_subqueries
-from penstock.stream.views.select.sort_keys import parse_limit
-from penstock.stream.views.tree import (
-    column,
-    contains_query,
-    has_aggregates,
-    join_conjuncts,
-    split_conjuncts,
-    window_calls,
 )
 
 if TYPE_CHECKING:

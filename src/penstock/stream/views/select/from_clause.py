@@ -9,7 +9,8 @@ from sqlglot import exp
 from penstock.stream.views.expressions import to_sql
 from penstock.stream.views.names.scope import RelationKind
 from penstock.stream.views.names.time_windows import TimeWindow
-from penstock.stream.views.plan import (
+from penstock.stream.views.select_tree import call, column, contains_query, function_name, quoted
+from penstock.stream.views.view_plan import (
     Explode,
     Filter,
     Join,
@@ -22,7 +23,6 @@ from penstock.stream.views.plan import (
     ViewSource,
     output_columns,
 )
-from penstock.stream.views.tree import call, column, contains_query, function_name, quoted
 
 if TYPE_CHECKING:
     from penstock.stream.views.select.query import QueryPlanner

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from penstock.stream.sql.source import SqlSource
-from penstock.stream.views.catalog import ViewCatalog
+from penstock.stream.sql.sql_source import SqlSource
 from penstock.stream.views.names.inline import inline_names
 from penstock.stream.views.names.qualify import Qualifier
 from penstock.stream.views.optimize.optimizer import optimize
-from penstock.stream.views.plan import Operator
 from penstock.stream.views.select.query import QueryPlanner
 from penstock.stream.views.select.references import check_references
 from penstock.stream.views.select.statement import Statement
-from penstock.stream.views.tree import unwrap
+from penstock.stream.views.select_tree import unwrap
+from penstock.stream.views.view_catalog import ViewCatalog
+from penstock.stream.views.view_plan import Operator
 
 
 def plan_select(source: SqlSource, query: exp.Expr, catalog: ViewCatalog) -> Operator:

@@ -6,13 +6,13 @@ from typing import Any
 
 from sqlglot import exp
 
-from penstock.stream.views.plan import Operator
 from penstock.stream.views.select.conditions import plan_condition
 from penstock.stream.views.select.from_clause import plan_from
 from penstock.stream.views.select.select_clauses import SelectPlanner
 from penstock.stream.views.select.set_operations import plan_set_operation
 from penstock.stream.views.select.statement import Statement
-from penstock.stream.views.tree import split_conjuncts
+from penstock.stream.views.select_tree import split_conjuncts
+from penstock.stream.views.view_plan import Operator
 
 
 class QueryPlanner:

@@ -6,9 +6,9 @@ from typing import NoReturn
 
 from sqlglot import exp
 
-from penstock.stream.sql.source import SqlSource
+from penstock.stream.sql.sql_source import SqlSource
 from penstock.stream.views.names.inline import relation_name
-from penstock.stream.views.plan import (
+from penstock.stream.views.view_plan import (
     LOOKUP_KINDS,
     Join,
     JoinKind,

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from penstock.stream.views.expressions import to_sql, tree_columns
-from penstock.stream.views.plan import Aggregate, Join, JoinKind, NamedExpression, Operator, output_columns
-from penstock.stream.views.select.aggregates import AggregateCalls
-from penstock.stream.views.tree import (
+from penstock.stream.views.select.aggregate_calls import AggregateCalls
+from penstock.stream.views.select_tree import (
     call,
     column,
     contains_query,
@@ -18,6 +17,7 @@ from penstock.stream.views.tree import (
     replace_nodes,
     split_conjuncts,
 )
+from penstock.stream.views.view_plan import Aggregate, Join, JoinKind, NamedExpression, Operator, output_columns
 
 if TYPE_CHECKING:
     from penstock.stream.views.select.query import QueryPlanner

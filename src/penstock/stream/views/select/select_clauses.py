@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from penstock.stream.views.plan import Aggregate, AggregateCall, NamedExpression, Operator, TopN
-from penstock.stream.views.select.aggregates import AggregateCalls, is_aggregate_call
+from penstock.stream.views.select.aggregate_calls import AggregateCalls, is_aggregate_call
 from penstock.stream.views.select.conditions import plan_condition
 from penstock.stream.views.select.scalar_subqueries import attach_subqueries
 from penstock.stream.views.select.set_operations import distinct_rows
 from penstock.stream.views.select.sort_keys import parse_limit, sort_keys
 from penstock.stream.views.select.window_functions import plan_window_functions
-from penstock.stream.views.tree import column, contains_query, has_aggregates, replace_nodes, split_conjuncts
+from penstock.stream.views.select_tree import column, contains_query, has_aggregates, replace_nodes, split_conjuncts
+from penstock.stream.views.view_plan import Aggregate, AggregateCall, NamedExpression, Operator, TopN
 
 if TYPE_CHECKING:
     from penstock.stream.views.select.query import QueryPlanner

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from penstock.stream.views.expressions import column_sql
-from penstock.stream.views.plan import (
+from penstock.stream.views.select.sort_keys import parse_limit, sort_keys
+from penstock.stream.views.select_tree import column
+from penstock.stream.views.view_plan import (
     Aggregate,
     AggregateCall,
     Filter,
@@ -17,8 +19,6 @@ from penstock.stream.views.plan import (
     TopN,
     UnionAll,
 )
-from penstock.stream.views.select.sort_keys import parse_limit, sort_keys
-from penstock.stream.views.tree import column
 
 if TYPE_CHECKING:
     from penstock.stream.views.select.query import QueryPlanner

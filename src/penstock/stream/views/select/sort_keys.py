@@ -7,8 +7,8 @@ from typing import Any
 
 from sqlglot import exp
 
-from penstock.stream.views.plan import Operator, SortKey
 from penstock.stream.views.select.statement import Statement
+from penstock.stream.views.view_plan import Operator, SortKey
 
 
 def sort_keys(statement: Statement, ordered: Sequence[Any], operator: Operator) -> tuple[SortKey, ...]:

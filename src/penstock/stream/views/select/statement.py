@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 
 from sqlglot import exp
 
-from penstock.stream.sql.source import SqlSource
+from penstock.stream.sql.sql_source import SqlSource
 from penstock.stream.views.expressions import to_sql
 from penstock.stream.views.names.scope import NamedRelation
-from penstock.stream.views.plan import NamedExpression, Operator, Project, output_columns
-from penstock.stream.views.tree import full_name, function_name, is_aggregate, own_nodes
+from penstock.stream.views.select_tree import full_name, function_name, is_aggregate, own_nodes
+from penstock.stream.views.view_plan import NamedExpression, Operator, Project, output_columns
 
 _OUTER_COLUMN = (
     "{name} is a column of the SELECT around this one: a subquery may use it in its WHERE, combined with AND, if it "

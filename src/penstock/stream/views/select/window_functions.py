@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from penstock.stream.views.plan import Operator, SortKey, WindowFunction, WindowFunctions
 from penstock.stream.views.select.sort_keys import sort_keys
-from penstock.stream.views.tree import call, column, function_name, is_aggregate, own_nodes, replace_nodes
+from penstock.stream.views.select_tree import call, column, function_name, is_aggregate, own_nodes, replace_nodes
+from penstock.stream.views.view_plan import Operator, SortKey, WindowFunction, WindowFunctions
 
 if TYPE_CHECKING:
     from penstock.stream.views.select.query import QueryPlanner
