@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -10,13 +11,15 @@ from playwright.sync_api import Page, expect
 from penstock.engine.alerts.store import RuleInfo, RuleStore
 from penstock.log.log import Log
 from penstock.log.write.batch import Batch
-from penstock.stream.rules import rule, zscore
+from penstock.stream.rules import above, rule, zscore
 from tests.console.browser import DESKTOP, VARIANTS, Variant, check_pages, check_table_fits_a_phone
 from tests.console.conftest import run_with_log
 from tests.console.console_process import ConsoleProcess
 
 QUEUE = "views-1m"
-MESSAGE = "shop.example: views is 1234.5 again, where 100.6 is expected"
+#: Minutes with two peaks, and a time without windows.
+PEAKS = "peaks-1m"
+MESSAGE = "shop.example: views is 101.58 again, where 100.60 is expected"
 BEGIN = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 
 
@@ -34,9 +37,16 @@ def results(console: ConsoleProcess) -> None:
             ]
             await log.push([Batch(QUEUE, [{"key": key, "data": each} for each in windows])])
         await log.configure("alerts")
-        alert = {"rule": "surge", "key": "shop.example", "state": "cleared", "message": MESSAGE, "value": 1234.5}
+        alert = {"rule": "surge", "key": "shop.example", "state": "cleared", "message": MESSAGE, "value": 101.58}
         await log.push([Batch("alerts", [{"key": "shop.example", "data": alert}])])
         await RuleStore(log).save(rule("surge", on=QUEUE, value="views", when=zscore(3, over=5)))
+        await log.configure(PEAKS)
+        peaks = [
+            {"views": value, "window_end": (BEGIN + timedelta(minutes=n)).isoformat()}
+            for n, value in ((0, 1), (1, 9), (2, 9), (3, 1), (4, 1), (5, 9), (6, 9), (7, 1), (30, 1), (31, 1))
+        ]
+        await log.push([Batch(PEAKS, [{"key": "shop", "data": each} for each in peaks])])
+        await RuleStore(log).save(rule("peaks", on=PEAKS, value="views", when=above(5)))
 
     run_with_log(console.database_url, make)
 
@@ -88,12 +98,21 @@ def test_a_rule_is_tried_created_silenced_and_deleted(page: Page, console: Conso
     page.get_by_role("button", name="Delete").click()
     page.get_by_role("dialog").get_by_role("button", name="Delete").click()
     expect(page.get_by_role("link", name="New rule")).to_be_visible()
-    assert sorted(_rules(console)) == ["surge"]
+    assert sorted(_rules(console)) == ["peaks", "surge"]
+
+
+def test_the_chart_of_a_trial_has_gaps_between_alerts_and_where_windows_are_missing(page: Page) -> None:
+    page.goto("/alerts?rule=peaks")
+    expect(page.get_by_text("the rule would have fired 2 times")).to_be_visible()
+    for colour in (5, 1):
+        line = page.locator(f"path[stroke='var(--ps-series-{colour})']").first
+        expect(line).to_have_attribute("d", re.compile("^M[^M]*M[^M]*$"))
 
 
 def test_recent_alerts_show_their_message_and_fit_a_phone(page: Page) -> None:
     page.goto("/alerts")
     expect(page.get_by_role("cell", name=MESSAGE)).to_be_visible()
+    expect(page.get_by_role("cell", name="101.58", exact=True)).to_be_visible()
     check_table_fits_a_phone(page, "Recent alerts")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from math import inf
 from typing import Any
 
 from nicegui import ui
@@ -10,7 +11,7 @@ from nicegui import ui
 from penstock.console.page import View, error_message, url_for
 from penstock.console.polling import EXPECTED_ERRORS
 from penstock.console.widgets import elements, forms
-from penstock.console.widgets.charts import ChartLine, TimeChart
+from penstock.console.widgets.charts import ChartLine, TimeChart, window_gap
 from penstock.console.widgets.tables import DataTable, TableCell, TableColumn, key_cell
 from penstock.core import formatting
 from penstock.core.clock import to_micros
@@ -220,6 +221,8 @@ class _TrialCard:
             lambda point: point.value if point.firing else None,
         )
         series = [[(at, read(point)) for at, point in zip(times, points, strict=True)] for read in readers]
+        # Results that are not windows have no steps.
+        self._chart.max_gap = window_gap(times) if all(point.is_window for point in points) else inf
         self._chart.set(series, (times[0], max(times[-1], times[0] + 1)))
 
     def _columns(self) -> list[TableColumn[TrialAlert]]:
