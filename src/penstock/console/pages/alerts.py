@@ -113,11 +113,11 @@ def _recent_columns(times: TimeFormatter) -> list[TableColumn[Event]]:
 def describe_condition(value: str, condition: Condition) -> str:
     """Describe a condition in words.
 
-    >>> describe_condition("avg", Condition("above", 80.0, 75.0))
-    'avg is above 80, until it is 75 or less'
+    >>> describe_condition("avg", Condition("above", 101.58, 75.0))
+    'avg is above 101.58, until it is 75 or less'
     """
     windows = formatting.counted(condition.over, "window")
-    limit, clear = formatting.number(condition.limit), formatting.number(condition.clear)
+    limit, clear = formatting.full_number(condition.limit), formatting.full_number(condition.clear)
     match condition.kind:
         case "above":
             return f"{value} is above {limit}" + (f", until it is {clear} or less" if clear != limit else "")
