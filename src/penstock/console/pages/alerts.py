@@ -62,8 +62,7 @@ async def build(view: View) -> None:
             recent_table = DataTable("Recent alerts", _recent_columns(view.times))
     empty = elements.empty_state(
         "No rules yet",
-        "A rule checks each result of a query and fires an alert if its condition holds.",
-        "penstock rule save hot --on readings.5s --value avg --above 80",
+        "A rule checks each result of a query and fires an alert if its condition holds. Create one above.",
         icon="notifications_none",
     )
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from penstock.console.formatting import TimeFormatter
 from penstock.console.page import Page, View, url_for
+from penstock.console.pages.first_query import QUERY_COMMAND
 from penstock.console.pages.query_detail import STATE_TONES, QueryDetail
 from penstock.console.widgets import elements
 from penstock.console.widgets.tables import DataTable, TableCell, TableColumn, key_cell, number_column
@@ -30,8 +31,8 @@ async def build(view: View) -> None:
 async def _build_list(view: View) -> None:
     empty = elements.empty_state(
         "No queries yet",
-        "Start a stream from Python. Its query is listed here, with its results and its cycles.",
-        "penstock run app.py",
+        "Start one from SQL, or from Python with penstock run. It is listed here, with its results and its cycles.",
+        QUERY_COMMAND,
         icon="account_tree",
     )
     with elements.card("Queries") as spark_card:
