@@ -11,6 +11,7 @@ from playwright.sync_api import Page, expect
 from penstock.engine.alerts.store import RuleInfo, RuleStore
 from penstock.log.log import Log
 from penstock.log.write.batch import Batch
+from penstock.sinks import Alerts, Sinks
 from penstock.stream.rules import above, rule, zscore
 from tests.console.browser import DESKTOP, VARIANTS, Variant, check_pages, check_table_fits_a_phone
 from tests.console.conftest import run_with_log
@@ -19,6 +20,9 @@ from tests.console.console_process import ConsoleProcess
 QUEUE = "views-1m"
 #: Minutes with two peaks, and a time without windows.
 PEAKS = "peaks-1m"
+#: A result for which an alert is firing.
+NOW = "views-now"
+LONG_KEY = "warehouse-europe-north/international-shipments"
 MESSAGE = "shop.example: views is 101.58 again, where 100.60 is expected"
 BEGIN = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 
@@ -47,6 +51,11 @@ def results(console: ConsoleProcess) -> None:
         ]
         await log.push([Batch(PEAKS, [{"key": "shop", "data": each} for each in peaks])])
         await RuleStore(log).save(rule("peaks", on=PEAKS, value="views", when=above(5)))
+        await log.configure(NOW)
+        await log.push([Batch(NOW, [{"key": LONG_KEY, "data": {"views": 9}}])])
+        now = rule("now", on=NOW, value="views", when=above(5), alerts="alerts-now")
+        await RuleStore(log).save(now)
+        await Sinks(log=log).add(NOW, Alerts(now)).run(idle_seconds=0.2)
 
     run_with_log(console.database_url, make)
 
@@ -98,7 +107,7 @@ def test_a_rule_is_tried_created_silenced_and_deleted(page: Page, console: Conso
     page.get_by_role("button", name="Delete").click()
     page.get_by_role("dialog").get_by_role("button", name="Delete").click()
     expect(page.get_by_role("link", name="New rule")).to_be_visible()
-    assert sorted(_rules(console)) == ["peaks", "surge"]
+    assert sorted(_rules(console)) == ["now", "peaks", "surge"]
 
 
 def test_the_chart_of_a_trial_has_gaps_between_alerts_and_where_windows_are_missing(page: Page) -> None:
@@ -109,11 +118,14 @@ def test_the_chart_of_a_trial_has_gaps_between_alerts_and_where_windows_are_miss
         expect(line).to_have_attribute("d", re.compile("^M[^M]*M[^M]*$"))
 
 
-def test_recent_alerts_show_their_message_and_fit_a_phone(page: Page) -> None:
+def test_recent_alerts_show_their_message_and_all_tables_fit_a_phone(page: Page) -> None:
     page.goto("/alerts")
     expect(page.get_by_role("cell", name=MESSAGE)).to_be_visible()
     expect(page.get_by_role("cell", name="101.58", exact=True)).to_be_visible()
-    check_table_fits_a_phone(page, "Recent alerts")
+    for table in ("Firing alerts", "Rules", "Recent alerts"):
+        check_table_fits_a_phone(page, table)
+    page.goto("/alerts?rule=peaks")
+    check_table_fits_a_phone(page, "Alerts on past windows")
 
 
 @pytest.mark.parametrize("variant", [DESKTOP, VARIANTS[-1]], ids=lambda variant: variant.name)

@@ -5,7 +5,19 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.console.browser import DESKTOP, VARIANTS, Variant, check_all_variants, check_pages, tile_number, type_over
+from penstock.log.log import Log
+from penstock.log.write.batch import Batch
+from tests.console.browser import (
+    DESKTOP,
+    VARIANTS,
+    Variant,
+    check_all_variants,
+    check_pages,
+    check_table_fits_a_phone,
+    tile_number,
+    type_over,
+)
+from tests.console.conftest import run_with_log
 from tests.console.console_process import ConsoleProcess
 from tests.console.queue_actions import create_dead_letters, event_numbers, pop
 
@@ -102,3 +114,15 @@ def test_pages_are_accessible_and_fit_the_window(
     (id,) = create_dead_letters(console, queue, ["KeyError: 'total'"])
     lists = ["/dead-letters"] if variant in (DESKTOP, VARIANTS[-1]) else []
     check_pages(page, variant, [f"/dead-letters?id={id}", *lists])
+
+
+def test_tables_fit_a_phone(page: Page, console: ConsoleProcess, queue: str) -> None:
+    async def push(log: Log) -> None:
+        await log.push([Batch(queue, [{"data": {"n": 10}, "key": "warehouse-europe-north/international-shipments"}])])
+
+    run_with_log(console.database_url, push)
+    create_dead_letters(console, queue, ["KeyError: 'total'"] * 11)
+    page.goto(f"/dead-letters?queue={queue}")
+    check_table_fits_a_phone(page, "Dead letters by kind of error")
+    page.get_by_role("link", name="KeyError: 'total'").click()
+    check_table_fits_a_phone(page, "Dead letters")

@@ -82,7 +82,7 @@ async def build(view: View) -> None:
 def _firing_columns(times: TimeFormatter) -> list[TableColumn[FiringAlert]]:
     return [
         TableColumn("Rule", lambda alert: TableCell(alert.rule, href=_rule_url(alert.rule), tone="bad")),
-        TableColumn("Key", lambda alert: TableCell(alert.key or "(no key)", classes="ps-strong")),
+        TableColumn("Key", lambda alert: key_cell(alert.key or "(no key)")),
         TableColumn("Since", lambda alert: times.clock(alert.since)),
         number_column("For", lambda alert: times.ago(alert.since).removesuffix(" ago")),
     ]

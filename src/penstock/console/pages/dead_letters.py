@@ -12,7 +12,7 @@ from penstock.console.pages import dead_letter
 from penstock.console.polling import EXPECTED_ERRORS
 from penstock.console.widgets import elements, forms, payloads
 from penstock.console.widgets.editor import code_editor
-from penstock.console.widgets.tables import DataTable, TableCell, TableColumn, number_column
+from penstock.console.widgets.tables import DataTable, TableCell, TableColumn, key_cell, number_column
 from penstock.core import formatting
 from penstock.core.errors import NotFound
 from penstock.log.dead_letters.models import DeadLetter, DeadLetterEdit, DeadLetterFilter, DeadLetterKind, Edit
@@ -56,7 +56,7 @@ async def _build_kinds(view: View) -> None:
     times = view.times
     columns: list[TableColumn[DeadLetterKind]] = [
         TableColumn("Error", _kind_cell),
-        TableColumn("Queue", lambda kind: TableCell(kind.queue, href=url_for("/queues", queue=kind.queue))),
+        TableColumn("Queue", lambda kind: key_cell(kind.queue, url_for("/queues", queue=kind.queue))),
         TableColumn("Group", lambda kind: kind.group or "–", classes="ps-desktop"),
         TableColumn("Stage", lambda kind: kind.stage, classes="ps-desktop"),
         number_column("Count", lambda kind: formatting.number(kind.count)),
@@ -161,7 +161,7 @@ def _letter_columns(times: TimeFormatter) -> list[TableColumn[DeadLetter]]:
             "Number",
             lambda letter: TableCell(f"#{letter.id}", href=url_for(PATH, id=letter.id), classes="ps-strong"),
         ),
-        TableColumn("Key", lambda letter: "–" if letter.key is None else letter.key),
+        TableColumn("Key", lambda letter: "–" if letter.key is None else key_cell(letter.key)),
         TableColumn("Error", error),
         TableColumn("Data", data, classes="ps-desktop"),
         number_column("Attempts", lambda letter: formatting.number(letter.attempts), classes="ps-desktop"),
