@@ -84,7 +84,10 @@ def test_a_rule_is_tried_created_silenced_and_deleted(page: Page, console: Conso
     page.get_by_role("button", name="Try on past windows").click()
     expect(page.locator(".ps-field-error", has_text="did you mean 'views'?")).to_be_visible()
     page.get_by_role("button", name="Save").click()
-    expect(page.locator(".q-notification", has_text="did you mean 'views'?")).to_be_visible()
+    dialog = page.get_by_role("dialog", name="Save hot with a field that no result has?")
+    expect(dialog).to_contain_text("did you mean 'views'?")
+    dialog.get_by_role("button", name="Cancel").click()
+    assert "hot" not in _rules(console)
     fill(page, "Field", "views")
     page.get_by_role("button", name="Try on past windows").click()
     expect(page.get_by_text("the rule would have fired once")).to_be_visible()
@@ -108,6 +111,55 @@ def test_a_rule_is_tried_created_silenced_and_deleted(page: Page, console: Conso
     page.get_by_role("dialog").get_by_role("button", name="Delete").click()
     expect(page.get_by_role("link", name="New rule")).to_be_visible()
     assert sorted(_rules(console)) == ["now", "peaks", "surge"]
+
+
+def test_a_rule_with_an_unknown_field_is_saved_if_wanted(page: Page, console: ConsoleProcess) -> None:
+    page.goto("/alerts?new=1")
+    fill(page, "Name", "later")
+    fill(page, "Queue of the results", QUEUE)
+    fill(page, "Field", "visits")
+    fill(page, "Limit", "5")
+    page.get_by_role("button", name="Save").click()
+    page.get_by_role("dialog").get_by_role("button", name="Save anyway").click()
+    expect(page.get_by_role("button", name="Delete")).to_be_visible()
+    assert _rules(console)["later"].rule.value == "visits"
+    _delete(console, "later")
+
+
+def test_a_rule_keeps_its_query_of_open_windows_while_its_kind_allows_it(page: Page, console: ConsoleProcess) -> None:
+    page.goto("/alerts?new=1")
+    fill(page, "Name", "early")
+    fill(page, "Queue of the results", QUEUE)
+    fill(page, "Field", "views")
+    fill(page, "Limit", "5000")
+    fill(page, "Query whose open windows count too", "views_1m")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("button", name="Delete")).to_be_visible()
+    assert _rules(console)["early"].rule.live == "views_1m"
+
+    message = page.get_by_text("Open windows of views_1m do not count then")
+    _choose_kind(page, "is below a limit")
+    expect(message).to_be_visible()
+    _choose_kind(page, "is above a limit")
+    expect(message).to_be_hidden()
+    fill(page, "Limit", "500")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("the rule would have fired once")).to_be_visible()
+    assert _rules(console)["early"].rule.condition.limit == 500
+    assert _rules(console)["early"].rule.live == "views_1m"
+    _delete(console, "early")
+
+
+def _choose_kind(page: Page, kind: str) -> None:
+    page.get_by_role("combobox", name="The rule fires when the field").click()
+    page.get_by_role("option", name=kind).click()
+
+
+def _delete(console: ConsoleProcess, rule: str) -> None:
+    async def delete(log: Log) -> None:
+        await RuleStore(log).delete(rule)
+
+    run_with_log(console.database_url, delete)
 
 
 def test_the_chart_of_a_trial_has_gaps_between_alerts_and_where_windows_are_missing(page: Page) -> None:
