@@ -19,7 +19,7 @@ _BENCHMARKS = {
     "nexmark": "the 23 Nexmark queries, with PyFlink SQL",
     "connector": 'format("penstock") in Spark: reading and writing a queue, compared with files',
     "joins": "a join of two streams with its state in PostgreSQL, compared with Spark's state stores",
-    "scaling": "scaling curves: events, keys, queries, key partitions (lanes), executors, groups",
+    "scaling": "scaling curves: events, keys, queries, key partitions, executors, groups",
     "profile": "the engine: CPU time per event and wall-clock time per cycle by component, with flame graphs",
     "totals": "running totals per key, as a materialized view; not part of all",
     "freshness": "the engine: latency from a push to the row in SQL, and CPU time",

@@ -35,6 +35,8 @@ from tests.log.logs import opened
 _FIELDS = pa.schema([("ts", pa.int64()), ("who", pa.string()), ("amount", pa.int64())])
 _GROUPS = [*GROUP_COLUMNS, "__old_start", "__old_end", "__old_is_closed"]
 _LEASE_SECONDS = 30.0
+#: The share of cycles in which a driver dies, half of them after the commit.
+_KILLS = 0.2
 
 
 class SessionDriver:
@@ -76,7 +78,7 @@ class SessionDriver:
         return driver
 
     async def run(self, *, max_events: int, flush: bool, chance: random.Random | None = None) -> None:
-        """Read all events. With ``chance``, some drivers die before a commit, and another one takes over."""
+        """Read all events. With ``chance``, some drivers die before or after a commit, and another one takes over."""
         while not await self._run_until_killed(max_events, flush, chance):
             pass
 
@@ -91,9 +93,12 @@ class SessionDriver:
         try:
             while (plan := planner.next_cycle(0)) is not None:
                 result = await self._compute(committer, plan, fence)
-                if chance is not None and chance.random() < 0.1:
+                moment = 1.0 if chance is None else chance.random()
+                if moment < _KILLS / 2:
                     return False
                 await committer.commit(result)
+                if moment < _KILLS:
+                    return False
             if flush:
                 empty = empty_partials(["a0", "a1"])
                 done = CycleResult(planner.plan_flush(), [], empty, [], None, datetime.now(UTC), {}, is_flush=True)

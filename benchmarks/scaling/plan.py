@@ -12,7 +12,7 @@ DESCRIPTIONS: Mapping[str, str] = {
     "events": "Draining a queue into windows, by the number of events in the queue.",
     "keys": "Draining a queue into windows, by the number of keys.",
     "queries": "Concurrent queries over one queue, in one Spark session. The rate is the sum of all queries.",
-    "lanes": "Pushing to a queue and reading it, by the number of key partitions (lanes).",
+    "lanes": "Pushing to a queue and reading it, by the number of key partitions.",
     "executors": "Draining a queue into windows with a standalone Spark cluster on this machine (`local-cluster`), "
     "by the number of executors with one core each.",
     "groups": "Groups that read one queue concurrently, in one client process. The rate is the sum of all groups.",

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import signal
 from pathlib import Path
 
@@ -12,7 +11,6 @@ from penstock.db import migrate
 from tests.cli.command_line import CommandLine
 
 UNREACHABLE = "postgresql://localhost:1/nowhere"
-needs_psql = pytest.mark.skipif(shutil.which("psql") is None, reason="psql is not installed")
 
 
 @pytest.fixture
@@ -125,7 +123,6 @@ def test_start_and_stop_reject_a_database_url(cli: CommandLine) -> None:
         assert "--data-dir" in line
 
 
-@needs_psql
 @pytest.mark.slow
 def test_psql_runs_on_the_database_and_finds_results(cli: CommandLine) -> None:
     with cli.start("db", "psql", "--", "-Atc", "SELECT current_database(); SHOW search_path") as process:
@@ -136,7 +133,6 @@ def test_psql_runs_on_the_database_and_finds_results(cli: CommandLine) -> None:
     assert search_path.split(",")[0] == "penstock_live"
 
 
-@needs_psql
 @pytest.mark.slow
 def test_psql_passes_its_exit_code_on(cli: CommandLine) -> None:
     with cli.start("db", "psql", "--", "-c", "SELECT 1/0") as process:
@@ -145,9 +141,15 @@ def test_psql_passes_its_exit_code_on(cli: CommandLine) -> None:
     assert "division by zero" in errors
 
 
-def test_missing_psql_is_reported(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "/nowhere")
-    assert "psql is not installed: install" in cli.error("db", "psql")[1]
+@pytest.mark.slow
+def test_psql_of_the_embedded_postgresql_runs_if_none_is_installed(
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    with cli.start("db", "psql", "--", "-XAtc", "SELECT current_database()") as process:
+        output, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert output.strip() in str(cli.database_url)
 
 
 def test_status_of_a_stopped_database_tells_how_to_start_it(tmp_path: Path) -> None:

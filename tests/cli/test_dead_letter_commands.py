@@ -81,6 +81,7 @@ def test_redrive_replays_the_oldest_up_to_its_limit(cli: CommandLine) -> None:
     result = cli("dlq", "redrive", "--limit", "1")
     assert result.stdout == "1 replayed, 0 failed.\n"
     assert "2 more match" in result.stderr
+    assert "unchanged, and will fail again unless their cause is fixed" in result.stderr
     assert ids(cli) == [newest, middle]
     assert cli.json("dlq", "redrive", "--all")["replayed"] == 2
 

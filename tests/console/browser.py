@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -166,7 +167,7 @@ def check_fits(page: Page) -> None:
 def check_table_fits_a_phone(page: Page, label: str) -> None:
     """Fail if a table scrolls sideways on a phone."""
     set_variant(page, VARIANTS[-1])
-    table = page.locator(f".ps-scroll[aria-label='{label}']")
+    table = page.locator(f".ps-scroll[aria-label={json.dumps(label)}]")
     expect(table.get_by_role("cell").first).to_be_visible()
     widths = table.evaluate("(table) => [table.scrollWidth, table.clientWidth]")
     assert widths[0] <= widths[1], f"{label} is {widths[0]} px wide, and {widths[1]} px are visible"

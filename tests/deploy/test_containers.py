@@ -50,6 +50,10 @@ def test_a_service_waits_for_one_that_is_there_and_says_when_it_is_ready() -> No
                 assert SERVICES[other]["restart"] == "no"
 
 
+def test_the_memory_of_postgresql_is_limited() -> None:
+    assert re.fullmatch(r"\d+g", SERVICES["postgres"]["mem_limit"])
+
+
 def test_files_that_a_service_mounts_exist() -> None:
     mounted = [volume.split(":")[0] for said in SERVICES.values() for volume in said.get("volumes", [])]
     files = [COMPOSE.parent / source for source in mounted if source.startswith(".")]

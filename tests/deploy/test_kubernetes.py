@@ -262,6 +262,18 @@ def test_a_service_leads_to_the_port_of_its_process(name: str, variable: str, po
         assert action.get("path", "/healthz") in {endpoint.path for endpoint in health_probes.routes}
 
 
+def test_the_streams_are_probed_on_the_port_of_their_metrics() -> None:
+    found = container()
+    given = parse_command(found["args"][1:])
+    (port,) = found["ports"]
+    assert port["containerPort"] == int(given["metrics_port"])
+    assert given["metrics_host"] == "0.0.0.0"  # noqa: S104 - in the pod
+    for probe in ("livenessProbe", "readinessProbe"):
+        action = found[probe]["httpGet"]
+        assert action["port"] == port["name"]
+        assert action["path"] in {endpoint.path for endpoint in health_probes.routes}
+
+
 def test_every_selector_matches_the_labels_of_its_pods() -> None:
     for name, found in resources().items():
         if name.startswith("Deployment/"):

@@ -7,6 +7,7 @@ one namespace:
 * ``sql``: as the role that owns the schema. The result counts as printed, one line per row;
 * ``console``: each ``penstock`` command that ends by itself. ``run`` of a file that the page shows, and ``simulate``,
   run in the background until the end of the page;
+* a page that delivers to a webhook has a receiver on this machine, which has to get a request;
 * ``sh``: on pages that mention the server, which runs meanwhile;
 * ``output`` or ``json``: the expected output of the block before.
 
@@ -32,6 +33,7 @@ import time
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -55,13 +57,16 @@ _TOOLS = ("cat", "gzip", "pytest")
 #: An example that takes longer than this hangs.
 _PATIENCE = 30.0
 _START_SECONDS = 180.0
-_QUEUES = "SELECT name FROM penstock.queues ORDER BY name"
+#: Grows with every push.
+_EVENTS = "SELECT queue, appended FROM penstock.depth ORDER BY queue"
 _VIEWS = "SELECT viewname FROM pg_views WHERE schemaname = 'penstock_live' ORDER BY viewname"
-#: The exit status of a command that Ctrl-C ends.
-_INTERRUPTED = 130
+#: The exit status of a command that Ctrl-C ends, as it starts or later.
+_INTERRUPTED = (130, -signal.SIGINT)
 _LANGUAGES = ("python", "sql", "console", "sh", "output", "json")
 #: Where a page says that the server is.
 _SERVER = "http://127.0.0.1:6632"
+#: The receiver of a page that delivers to a webhook.
+_WEBHOOK = 'Webhook("https://example.com/hook"'
 _RUNS_A_QUERY = re.compile(r"\.(start|run)\(\"|^\$ (pytest|penstock run \S+$)", re.MULTILINE)
 
 
@@ -96,6 +101,7 @@ def test_the_examples_of_a_page_run(
     with (
         Session(readers_database) as session,
         serving(page, readers_database) as url,
+        receiving(page) as webhook,
         BackgroundCommands(readers_database) as background,
     ):
         for block in blocks_of(page, *_LANGUAGES):
@@ -104,7 +110,7 @@ def test_the_examples_of_a_page_run(
             if block.file is not None:
                 Path(block.file).write_text(block.text)
                 continue
-            block = dataclasses.replace(block, text=block.text.replace(_SERVER, url))
+            block = dataclasses.replace(block, text=block.text.replace(_SERVER, url).replace(_WEBHOOK, webhook))
             if block.language == "python":
                 capsys.readouterr()
                 session.run_python(block)
@@ -134,6 +140,33 @@ def serving(page: Path, database_url: str) -> Iterator[str]:
             yield url
     else:
         yield _SERVER
+
+
+@contextmanager
+def receiving(page: Path) -> Iterator[str]:
+    """A receiver, if the page delivers to one. It has to get a request until the end of the page."""
+    if not any(_WEBHOOK in block.text for block in blocks_of(page, "python")):
+        yield _WEBHOOK
+        return
+    received = threading.Event()
+
+    class Receiver(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            self.send_response(204)
+            self.end_headers()
+            received.set()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Receiver) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f'Webhook("http://127.0.0.1:{server.server_port}/hook", allow=["127.0.0.1"]'
+            assert received.wait(_PATIENCE), f"{name_of(page)} has delivered nothing"
+        finally:
+            server.shutdown()
 
 
 class Session:
@@ -175,11 +208,22 @@ class Session:
 
     def run_sql(self, block: Block) -> None:
         with psycopg.connect(self._database_url, autocommit=True) as connection:
-            answer = connection.execute(block.text.encode())
+            answer = self._execute(connection, block.text)
             if answer.description is not None:
                 print(
                     *(" | ".join(map(cell, row)) for row in [[c.name for c in answer.description], *answer]), sep="\n"
                 )
+
+    def _execute(self, connection: psycopg.Connection, statement: str) -> psycopg.Cursor:
+        """Execute a statement. The views of queries in the background exist soon."""
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                return connection.execute(statement.encode())
+            except psycopg.errors.UndefinedTable:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
 
 
 def cell(value: object) -> str:
@@ -221,7 +265,7 @@ class BackgroundCommands:
             process.send_signal(signal.SIGINT)
         for process in self._processes:
             printed = process.communicate(timeout=_START_SECONDS)[0]
-            assert process.returncode in (0, _INTERRUPTED), printed
+            assert process.returncode in (0, *_INTERRUPTED), printed
 
     def accepts(self, command: Command) -> bool:
         (words, *others) = command.simple_commands()
@@ -230,8 +274,8 @@ class BackgroundCommands:
         return words[1] == "simulate" or (words[1] == "run" and len(words) == 3 and Path(words[2]).exists())
 
     def start(self, command: Command) -> None:
-        """Start a command, and wait until its queue exists, or the view of its query."""
-        statement = _VIEWS if " run " in command.text else _QUEUES
+        """Start a command, and wait until it has pushed events, or the view of its query exists."""
+        statement = _VIEWS if " run " in command.text else _EVENTS
         with psycopg.connect(self._database_url, autocommit=True) as connection:
             before = connection.execute(statement).fetchall()
             shell = ["bash", "-c", f"exec {command.text}"]

@@ -10,7 +10,7 @@ from penstock.stream.definition import Definition
 from penstock.stream.statements.statement_parser import parse_application
 from tests.docs.pages import PAGES, ROOT, Block, blocks_of
 
-BLOCKS = [block for page in PAGES for block in blocks_of(page, "sql") if block.not_run == "streaming SQL"]
+BLOCKS = [block for page in PAGES for block in blocks_of(page, "sql") if block.not_run == "streaming SQL" or block.file]
 FILES = sorted([*ROOT.glob("examples/*.sql"), *ROOT.glob("benchmarks/**/queries.sql")])
 
 

@@ -144,6 +144,29 @@ def test_a_value_that_no_table_holds_is_a_dead_letter(bench: Bench) -> None:
     assert [letter.offset for letter in bench.letters()] == [1, 2, 3]
 
 
+@pytest.mark.parametrize("kind", [None, "double", "decimal(20,6)"])
+def test_whole_times_that_become_fractional_need_a_type_if_an_expression_reads_them(
+    bench: Bench, kind: str | None
+) -> None:
+    """Without an expression, they need none: tests/engine/worker/test_decode.py."""
+    bench.queue(partitions=1)
+    schema = {} if kind is None else {"schema": {"ts": kind}}
+    made = stream(**schema).window_tumbling(seconds=3600, event_time="ts", idle_flush_seconds=NEVER_IDLE)
+    made = made.aggregate({"n": "count(*)", "last": "max(ts)"}).to("totals")
+    bench.push([("k", {"ts": T0})])
+    bench.run(made, flush=False)
+    bench.push([("k", {"ts": T0 + 0.25})])
+    bench.run(made, flush=False)
+
+    assert bench.by_key("n") == {"k": 1 if kind is None else 2}
+    assert [letter.stage for letter in bench.letters()] == (["parse"] if kind is None else [])
+    if kind is None:
+        mapping = "* EXCEPT (ts), cast(ts * 1000 AS bigint) AS ts"
+        assert bench.penstock.queue("orders").dlq("q").redrive(mapping=mapping).replayed == 1
+        bench.run(made)
+        assert bench.by_key("n") == {"k": 2}
+
+
 @pytest.mark.parametrize("name", ["Wide name, with 'quotes' and \"more\" 100%", "n" * 63, "{id}"])
 def test_a_query_may_be_called_anything(bench: Bench, name: str) -> None:
     bench.queue()

@@ -196,3 +196,35 @@ def test_open_window_can_only_fire_a_rule() -> None:
 def test_invalid_rules_are_refused(wrong: Any) -> None:
     with pytest.raises((InvalidOption, InvalidRequest)):
         wrong()
+
+
+@pytest.mark.parametrize(
+    ("when", "values", "messages"),
+    [
+        (above(101.58), [1234567, 101.58], ["is 1,234,567, above 101.58", "is 101.58 again, and it clears at 101.58"]),
+        (
+            below(1234567, clear=1234568.25),
+            [1, 1234569],
+            ["is 1, below 1,234,567", "is 1,234,569 again, and it clears at 1,234,568.25"],
+        ),
+        (
+            change(1, over=3),
+            [1, 1, 2, 1234567, 1],
+            ["is 1,234,567, where 1.3333 was expected", "is 1 again, where 1.3333 is expected"],
+        ),
+        (change(1, over=1), [1234567, 0.5, 3e6], ["is 3,000,000, where 0.50 was expected"]),
+    ],
+)
+def test_messages_have_exact_numbers(when: Condition, values: list[float], messages: list[str]) -> None:
+    state = KeyState()
+    found: list[str] = []
+    for n, value in enumerate(values):
+        state, alert = evaluate_closed_window(made(when), state, "k", window(n, value), BEGIN)
+        found += [] if alert is None else [alert.message]
+    assert found == [f"k: value {message}" for message in messages]
+
+
+def test_the_message_of_an_absence_has_its_seconds() -> None:
+    _, alert = evaluate_absence(made(absent(1234567.5)), KeyState(), "k", BEGIN)
+    assert alert is not None
+    assert alert.message == "k: nothing for 1,234,567.5 s"

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from penstock.core.formatting import duration, number
+from penstock.core.formatting import duration, full_number
 
 #: Numbers of a column are aligned at the point if none of them has more decimals.
 _MAX_ALIGNED_DECIMALS = 4
@@ -75,4 +75,4 @@ class TimeFormatter:
             return self.clock(value)
         if isinstance(value, bool) or value is None:
             return "–" if value is None else str(value).lower()
-        return number(value) if isinstance(value, int | float) else str(value)
+        return full_number(value) if isinstance(value, int | float) else str(value)

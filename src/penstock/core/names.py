@@ -6,7 +6,7 @@ from penstock.core.errors import InvalidName, InvalidRequest
 
 MAX_NAME = 200
 MAX_KEY_BYTES = 1024
-#: The most bytes of a window's or a join's key: PostgreSQL can index it, however well it is compressed.
+#: The most bytes of the key of a window, a join or a view: PostgreSQL can index it, however well it is compressed.
 MAX_WINDOW_KEY_BYTES = 2600
 
 

@@ -102,7 +102,8 @@ class AdhocQueries:
         self.login = login
         self.limits = limits or AdhocLimits()
         self._slots = asyncio.Semaphore(_MAX_CONCURRENT)
-        self._has_warned = False
+        #: Whether the memory of the last connection's queries is limited. None before the first connection.
+        self.is_memory_limited: bool | None = None
 
     async def run(self, text: str) -> AdhocResult:
         """Run a query and return its result. Raises StatementRefused."""
@@ -140,6 +141,7 @@ class AdhocQueries:
         """Return the tables and views that the login can read, ordered by schema and name."""
         conn = await self.login.connect()
         try:
+            await self._limit_memory(conn)
             rows = await (await conn.execute(_sql["visible_tables"])).fetchall()
         finally:
             await conn.close()
@@ -177,8 +179,9 @@ class AdhocQueries:
                 return AdhocResult(columns, rows, time.monotonic() - started, truncation)
 
     async def _limit_memory(self, conn: AsyncConnection[Any]) -> None:
-        if not await limit_backend_memory(conn, self.limits.memory_bytes) and not self._has_warned:
-            self._has_warned = True
+        had_warned = self.is_memory_limited is False
+        self.is_memory_limited = await limit_backend_memory(conn, self.limits.memory_bytes)
+        if not self.is_memory_limited and not had_warned:
             _logger.warning(
                 "the memory of ad hoc queries is not limited, because PostgreSQL runs on another machine or as another "
                 "account: limit it there, or set PENSTOCK_READER_URL to a replica"

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from penstock.core.formatting import column_decimals, decimal_number, full_number
 from penstock.stream.rules import Condition, Rule
 
 #: Values that differ by a smaller share are equal but for rounding.
@@ -213,16 +214,19 @@ def _contradicts(condition: Condition, is_firing: bool, measure: float) -> bool:
 
 
 def _message(rule: Rule, key: str, is_firing: bool, value: float | None, expected: float | None) -> str:
-    kind, limit = rule.condition.kind, rule.condition.limit
-    if kind == "absent":
-        return f"{key}: nothing for {limit:g} s" if is_firing else f"{key} is back"
+    kind, limit = rule.condition.kind, full_number(rule.condition.limit)
+    if kind == "absent" or value is None:
+        return f"{key}: nothing for {limit} s" if is_firing else f"{key} is back"
+    shown = f"{key}: {rule.value} is {full_number(value)}"
     if kind in ("above", "below"):
-        if is_firing:
-            return f"{key}: {rule.value} is {value:g}, {kind} {limit:g}"
-        return f"{key}: {rule.value} is {value:g} again, and it clears at {rule.condition.clear:g}"
-    if is_firing:
-        return f"{key}: {rule.value} is {value:g}, where {expected:g} was expected"
-    return f"{key}: {rule.value} is {value:g} again, where {expected:g} is expected"
+        return (
+            f"{shown}, {kind} {limit}"
+            if is_firing
+            else f"{shown} again, and it clears at {full_number(rule.condition.clear)}"
+        )
+    # The mean of the previous windows has endless decimals.
+    mean = decimal_number(expected, column_decimals([expected]))
+    return f"{shown}, where {mean} was expected" if is_firing else f"{shown} again, where {mean} is expected"
 
 
 def read_number(row: Mapping[str, Any], path: str) -> float | None:

@@ -5,7 +5,19 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.console.browser import DESKTOP, VARIANTS, Variant, check_all_variants, check_pages, tile_number, type_over
+from penstock.log.log import Log
+from penstock.log.write.encode.batch import Batch
+from tests.console.browser import (
+    DESKTOP,
+    VARIANTS,
+    Variant,
+    check_all_variants,
+    check_pages,
+    check_table_fits_a_phone,
+    tile_number,
+    type_over,
+)
+from tests.console.conftest import run_with_log
 from tests.console.console_process import ConsoleProcess
 from tests.console.queue_actions import create_dead_letters, event_numbers, pop
 
@@ -95,6 +107,43 @@ def test_dead_letters_are_edited_in_bulk(page: Page, console: ConsoleProcess, qu
     assert all(number >= 200 for number in event_numbers(pop(console, queue)))
 
 
+def test_selected_dead_letters_are_edited(page: Page, console: ConsoleProcess, queue: str) -> None:
+    create_dead_letters(console, queue, ["n is odd"] * 4)
+    page.goto(f"/dead-letters?queue={queue}")
+    page.get_by_role("link", name="n is odd").click()
+    rows = page.get_by_role("table", name="Dead letters").get_by_role("row")
+    number = rows.nth(2).get_by_role("link").inner_text()
+    everything = page.get_by_role("checkbox", name="Select all")
+    everything.check()
+    expect(page.get_by_role("button", name="Redrive 4", exact=True)).to_be_visible()
+    everything.uncheck()
+    expect(page.get_by_role("button", name="Purge all")).to_be_visible()
+    for row in (1, 2):
+        rows.nth(row).get_by_role("checkbox").check()
+    rows.nth(1).get_by_role("checkbox").uncheck()
+    expect(everything).not_to_be_checked()
+    page.get_by_role("button", name="Edit and redrive 1", exact=True).click()
+    dialog = page.get_by_role("dialog", name="Edit and redrive 1 dead letter")
+    type_over(page, "Mapping, SQL", "n + 100 AS n ")
+    dialog.get_by_role("button", name="Preview").click()
+    expect(dialog.get_by_text("Of 1: 1 change.")).to_be_visible()
+    expect(dialog.get_by_text(number)).to_be_visible()
+    dialog.get_by_role("button", name="Redrive 1").click()
+
+    expect(page.get_by_role("status").filter(has_text="1 dead letter redriven")).to_be_visible()
+    (event,) = pop(console, queue)
+    assert event.data["n"] >= 100
+
+    page.goto(f"/dead-letters?queue={queue}")
+    page.get_by_role("link", name="n is odd").click()
+    page.get_by_role("row").nth(1).get_by_role("checkbox").check()
+    page.get_by_role("button", name="Purge 1", exact=True).click()
+    page.get_by_role("dialog").get_by_role("button", name="Purge 1").click()
+    page.wait_for_url("**/dead-letters")
+    page.goto(f"/dead-letters?queue={queue}")
+    expect(tile_number(page, "Dead letters")).to_have_text("2")
+
+
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
 def test_pages_are_accessible_and_fit_the_window(
     page: Page, console: ConsoleProcess, queue: str, variant: Variant
@@ -102,3 +151,16 @@ def test_pages_are_accessible_and_fit_the_window(
     (id,) = create_dead_letters(console, queue, ["KeyError: 'total'"])
     lists = ["/dead-letters"] if variant in (DESKTOP, VARIANTS[-1]) else []
     check_pages(page, variant, [f"/dead-letters?id={id}", *lists])
+
+
+def test_tables_fit_a_phone(page: Page, console: ConsoleProcess, queue: str) -> None:
+    async def push(log: Log) -> None:
+        await log.push([Batch(queue, [{"data": {"n": 10}, "key": "warehouse-europe-north/international-shipments"}])])
+
+    run_with_log(console.database_url, push)
+    create_dead_letters(console, queue, ["KeyError: 'total'"] * 11)
+    page.goto(f"/dead-letters?queue={queue}")
+    check_table_fits_a_phone(page, "Dead letters by kind of error")
+    page.get_by_role("link", name="KeyError: 'total'").click()
+    check_table_fits_a_phone(page, "Dead letters")
+    check_all_variants(page, variants=(DESKTOP, VARIANTS[-1]))

@@ -8,7 +8,15 @@ from playwright.sync_api import Page, expect
 from penstock.engine.gates.gate_admin import GateAdmin, GateInfo
 from penstock.log.log import Log
 from tests import gate_rows
-from tests.console.browser import DESKTOP, VARIANTS, Variant, check_dialog, check_pages, tile_number
+from tests.console.browser import (
+    DESKTOP,
+    VARIANTS,
+    Variant,
+    check_dialog,
+    check_pages,
+    check_table_fits_a_phone,
+    tile_number,
+)
 from tests.console.conftest import run_with_log
 from tests.console.console_process import ConsoleProcess
 
@@ -69,6 +77,13 @@ def test_query_without_windows_has_no_link_to_the_live_board(page: Page) -> None
 def test_pages_are_accessible_and_fit_the_window(page: Page, variant: Variant) -> None:
     paths = [f"/gates?query={gate_rows.QUERY}&key=tenant-7", *(["/gates"] if variant is DESKTOP else [])]
     check_pages(page, variant, paths)
+
+
+def test_tables_fit_a_phone(page: Page) -> None:
+    page.goto("/gates")
+    check_table_fits_a_phone(page, "Gates by key")
+    page.goto(f"/gates?query={gate_rows.QUERY}&key=tenant-7")
+    check_table_fits_a_phone(page, "Gates")
 
 
 def test_dialog_is_accessible_and_fits_the_window(page: Page) -> None:

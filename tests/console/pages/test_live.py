@@ -191,6 +191,7 @@ def test_keys_do_not_break_inside_a_word_on_a_phone(
         cell = page.get_by_role("cell", name=key)
         expect(cell).to_be_visible()
         assert cell.evaluate(BROKEN_WORDS) == []
+        check_table_fits_a_phone(page, f"Open windows of {query.name}")
         # The values are on the screen beside it.
         for value in page.get_by_role("row", name=key).locator(".ps-bar").all():
             expect(value).to_be_in_viewport(ratio=1)

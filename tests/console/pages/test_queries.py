@@ -123,3 +123,5 @@ def test_pages_are_accessible_and_fit_the_window(page: Page) -> None:
     page.goto("/queries")
     expect(page.get_by_role("row", name=re.compile(NAME))).to_be_visible()
     check_all_variants(page)
+    for table in ("Queries", "Computed by clients"):
+        check_table_fits_a_phone(page, table)

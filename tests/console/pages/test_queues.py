@@ -25,6 +25,7 @@ from tests.console.browser import (
     check_all_variants,
     check_dialog,
     check_pages,
+    check_table_fits_a_phone,
     tile_number,
     type_over,
 )
@@ -206,6 +207,19 @@ def test_pages_are_accessible_and_fit_the_window(page: Page, queue: str, variant
     if variant is DESKTOP:
         paths += [path, f"{path}&tab=partitions", f"{path}&tab=options&option=lease_seconds", f"{path}&group=billing"]
     check_pages(page, variant, paths)
+
+
+def test_tables_fit_a_phone(page: Page, queue: str) -> None:
+    page.goto("/queues")
+    check_table_fits_a_phone(page, "Queues")
+    for parameters, table in (
+        ("", "Groups"),
+        ("&tab=partitions", "Partitions"),
+        ("&tab=options", "Options"),
+        ("&group=billing", "Partitions with unread events"),
+    ):
+        page.goto(f"/queues?queue={queue}{parameters}")
+        check_table_fits_a_phone(page, table)
 
 
 def test_dialogs_are_accessible_and_fit_the_window(page: Page, queue: str) -> None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from penstock.db.readonly_login import render_reader_role
 from tests import gate_rows
-from tests.console.browser import VARIANTS, Variant, check_all_variants, check_pages, type_over
+from tests.console.browser import VARIANTS, Variant, check_all_variants, check_pages, open_page, type_over
 from tests.console.console_process import ConsoleProcess, start_console
 from tests.console.queue_actions import pop
+from tests.log.lossy_proxy import proxied
 from tests.servers import ROLE, TEMPLATE, Server
 
 _READER = "reader_of_console_tests"
@@ -30,6 +34,36 @@ def console(pg18: Server) -> Iterator[ConsoleProcess]:
             yield running
     with pg18.superuser() as conn:
         conn.execute(f"DROP ROLE {_READER}".encode())
+
+
+@pytest.fixture
+def console_of_a_remote_server(console: ConsoleProcess, tmp_path: Path) -> Iterator[ConsoleProcess]:
+    """A console whose statements go through a proxy, so that it cannot see the process of PostgreSQL."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    proxy = proxied(make_conninfo(console.database_url, user=_READER), tmp_path)
+    _, through = asyncio.run_coroutine_threadsafe(proxy.__aenter__(), loop).result()
+    try:
+        with start_console(console.database_url, environ={"PENSTOCK_READER_URL": through}) as running:
+            yield running
+    finally:
+        asyncio.run_coroutine_threadsafe(proxy.__aexit__(None, None, None), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+def test_administrators_see_that_memory_is_not_limited(
+    page: Page, browser: Browser, console_of_a_remote_server: ConsoleProcess
+) -> None:
+    message = "The memory of a statement is not limited"
+    page.goto("/sql")
+    expect(page.get_by_role("button", name="Run")).to_be_visible()
+    expect(page.get_by_text(message)).to_have_count(0)
+    with open_page(browser, console_of_a_remote_server.url) as other:
+        other.goto("/sql")
+        expect(other.get_by_text(message)).to_be_visible()
 
 
 def test_statement_shows_table_chart_and_csv(page: Page, queue: str) -> None:

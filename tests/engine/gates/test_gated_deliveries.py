@@ -20,6 +20,8 @@ class Arrivals:
     """The events that reached the receiver, with their times and costs."""
 
     def __init__(self) -> None:
+        #: The status of the responses.
+        self.status = 204
         self.grants: dict[str, list[Grant]] = {}
         self.order: dict[str, list[int]] = {}
 
@@ -39,7 +41,7 @@ class Arrivals:
                 cost = event["data"]["weight"] * TOKEN
                 arrivals.grants.setdefault(event["key"], []).append((time.monotonic_ns() // 1000, cost))
                 arrivals.order.setdefault(event["key"], []).append(event["data"]["seq"])
-                self.send_response(204)
+                self.send_response(arrivals.status)
                 self.send_header("content-length", "0")
                 self.end_headers()
 
@@ -73,3 +75,22 @@ def test_a_receiver_that_goes_away_gets_no_burst_when_it_is_back(bench: Bench) -
     assert arrivals.order == {f"t{t}": list(range(12)) for t in range(3)}
     for grants in arrivals.grants.values():
         assert respects_bucket(grants, 6 * TOKEN, 12 * TOKEN)
+
+
+def test_redriven_deliveries_keep_the_limit(bench: Bench) -> None:
+    bench.queue("hooks.requests", "key")
+    arrivals = Arrivals()
+    gate = token_bucket_gate(capacity=6, refill_per_sec=12, cost_fn="weight")
+    bench.push((("t", {"seq": i, "weight": i % 3 + 1}) for i in range(12)), "hooks.requests")
+    with arrivals.receive() as port:
+        hook = Webhook(f"http://127.0.0.1:{port}/hook", batch=1, concurrency=16, allow=["127.0.0.1"])
+        made = stream("hooks.requests").gate(gate).to("hooks.allowed", hook)
+        arrivals.status = 400  # the receiver refuses the event: another attempt would not help
+        with bench.running(made):
+            eventually(lambda: len(bench.letters("hooks.allowed")) == 12, "the dead letters")
+            arrivals.status = 204
+            assert bench.redrive("hooks.allowed") == 12
+            eventually(lambda: arrivals.count() >= 24, "the redriven deliveries")
+    assert bench.letters("hooks.allowed") == []
+    assert sorted(arrivals.order["t"]) == sorted([*range(12), *range(12)])
+    assert respects_bucket(arrivals.grants["t"], 6 * TOKEN, 12 * TOKEN)

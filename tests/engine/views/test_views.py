@@ -104,6 +104,31 @@ def test_a_view_equals_duckdb_after_every_run(bench: Bench, name: str) -> None:
     assert drawn_states(bench.url, "v") >= stored_states(bench.url)
 
 
+def test_a_text_that_no_table_holds_is_a_dead_letter_at_once(bench: Bench) -> None:
+    create_queues(bench)
+    long = "".join(chr(0x4E00 + i * 7919 % 20000) for i in range(3000))
+    customers = ["ada", "nul \x00", "bob", long, "ada"]
+    bench.push([(None, {"id": n, "customer": name, "amount": 1}) for n, name in enumerate(customers)])
+    views = make_views(
+        f"CREATE MATERIALIZED VIEW keys AS {TOTALS};"
+        "CREATE MATERIALIZED VIEW texts AS SELECT id, customer FROM orders;"
+        "CREATE MATERIALIZED VIEW largest AS SELECT max(customer) AS customer FROM orders WHERE id < 3;"
+    )
+    for name, (stream, _) in views.items():
+        bench.run(stream, name)
+        assert bench.ask("SELECT count(*) FROM penstock.cycles WHERE error IS NOT NULL") == 0
+
+    def failed(group: str) -> list[tuple[str, int]]:
+        letters = bench.penstock.queue("orders").dlq(group).list()
+        return sorted((letter.stage, letter.data["id"]) for letter in letters)
+
+    assert failed("keys") == [("parse", 1), ("parse", 3)]
+    assert failed("texts") == failed("largest") == [("parse", 1)]
+    assert read_rows(bench.url, "keys") == comparable([("ada", 2, Decimal(2)), ("bob", 1, Decimal(1))])
+    assert read_rows(bench.url, "texts") == comparable([(0, "ada"), (2, "bob"), (3, long), (4, "ada")])
+    assert read_rows(bench.url, "largest") == comparable([("bob",)])
+
+
 def stored_key(url: str, view: str) -> tuple[str, ...]:
     """The columns of a view's key that it shows."""
     with psycopg.connect(url) as conn:

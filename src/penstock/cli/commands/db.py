@@ -96,17 +96,12 @@ async def psql(
 ) -> None:
     """Open psql on the database. The results of queries need no schema: `SELECT * FROM orders_5s`.
 
-    Starts the embedded PostgreSQL if that is the database, and keeps it running meanwhile.
+    Starts the embedded PostgreSQL if that is the database, and keeps it running meanwhile. Without PostgreSQL's client
+    programs, it runs the psql of the embedded PostgreSQL.
     """
     import asyncio
-    import shutil
 
-    program = shutil.which("psql")
-    if program is None:
-        raise ConfigurationError(
-            "psql is not installed: install the client programs of PostgreSQL (postgresql-client, or libpq with "
-            "Homebrew). The SQL page of `penstock console` needs none"
-        )
+    program = _find_psql()
     async with session.log() as log:
         process = await asyncio.create_subprocess_exec(
             program, *(arguments or []), env=_psql_environment(log.database.conninfo)
@@ -283,6 +278,23 @@ async def _read_schema(settings: Settings, url: str | None) -> dict[str, Any]:
         "target": schema.target,
         "pending": [str(migration) for migration in schema.pending],
     }
+
+
+def _find_psql() -> str:
+    import shutil
+
+    from penstock.db.embedded.server import bundled_bin_dir
+
+    program = shutil.which("psql")
+    if program is not None:
+        return program
+    try:
+        return str(bundled_bin_dir() / "psql")
+    except ConfigurationError:
+        raise ConfigurationError(
+            "psql is not installed: install the client programs of PostgreSQL (postgresql-client, or libpq with "
+            "Homebrew). The SQL page of `penstock console` needs none"
+        ) from None
 
 
 def _psql_environment(conninfo: str) -> dict[str, str]:

@@ -221,6 +221,11 @@ async def redrive(
         session.out.document({"replayed": result.replayed, "failed": result.failed, "problems": problems})
     else:
         session.out.note(f"{number(result.replayed)} replayed, {number(result.failed)} failed.")
+        if mapping is None and result.replayed:
+            session.out.hint(
+                "The events are unchanged, and will fail again unless their cause is fixed; --map and --map-python "
+                "edit them."
+            )
         for letter, problem in result.problems.items():
             session.out.error(f"dead letter {letter}: {problem}")
         if result.failed > len(result.problems):

@@ -12,7 +12,7 @@ from penstock.cli.commands.query import QueryName
 from penstock.cli.completion import query_names
 from penstock.cli.times import format_time
 from penstock.core.errors import NotFound
-from penstock.core.formatting import number
+from penstock.core.formatting import full_number, number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -128,9 +128,9 @@ def _print_gates(session: CommandSession, gates: Sequence[GateInfo]) -> None:
 
 def _row(info: GateInfo) -> tuple[Any, ...]:
     left = info.tokens if info.tokens is not None else info.limit - (info.used or 0)
-    limit = f"{info.limit:g}"
+    limit = full_number(info.limit)
     if info.rate is not None:
-        limit += f", {info.rate:g}/s"
+        limit += f", {full_number(info.rate)}/s"
     elif info.window_seconds is not None:
         limit += f" in {info.window_seconds:g} s"
     state = "paused" if info.paused else "" if info.next_at is None else format_time(info.next_at)

@@ -14,7 +14,7 @@ from penstock.cli.commands.queue import Yes
 from penstock.cli.completion import queue_names
 from penstock.cli.times import format_time
 from penstock.core.errors import InvalidRequest, NotFound
-from penstock.core.formatting import counted, duration, number
+from penstock.core.formatting import counted, duration, full_number, number
 
 if TYPE_CHECKING:
     from penstock.engine.alerts.rule_store import RuleStore
@@ -191,7 +191,7 @@ async def list_(session: CommandSession) -> None:
             entry.rule.name,
             entry.rule.queue,
             entry.rule.value,
-            f"{entry.rule.condition.kind} {entry.rule.condition.limit:g}",
+            f"{entry.rule.condition.kind} {full_number(entry.rule.condition.limit)}",
             entry.rule.alerts,
             number(entry.firing),
             format_time(entry.silenced_until) if entry.silenced_until else ", ".join(entry.silenced_keys),

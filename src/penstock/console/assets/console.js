@@ -41,6 +41,14 @@
     clock: (time) => new Date(time).toTimeString().slice(0, 8),
     minute: (time) => new Date(time).toTimeString().slice(0, 5),
     day: (time) => `${new Date(time).getDate()} ${new Date(time).toLocaleString("en", { month: "short" })} ${penstock.minute(time)}`,
+    // The ids of the ticked rows of a table in which a tick box has changed.
+    tickedRows: ({ currentTarget, target }) => {
+      const boxes = [...currentTarget.querySelectorAll("td [data-row]")];
+      const all = currentTarget.querySelector("th [data-row]");
+      if (target === all) for (const box of boxes) box.checked = all.checked;
+      all.checked = boxes.every((box) => box.checked);
+      return boxes.filter((box) => box.checked).map((box) => box.dataset.row);
+    },
     milliseconds: (value) => seconds(value == null ? null : value / 1000),
     apply,
     nextTheme() {

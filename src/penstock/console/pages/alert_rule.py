@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from math import inf
 from typing import Any
 
 from nicegui import ui
@@ -10,11 +11,11 @@ from nicegui import ui
 from penstock.console.page import View, error_message, url_for
 from penstock.console.polling import EXPECTED_ERRORS
 from penstock.console.widgets import elements, forms
-from penstock.console.widgets.charts import ChartLine, TimeChart
+from penstock.console.widgets.charts import ChartLine, TimeChart, window_gap
 from penstock.console.widgets.tables import DataTable, TableCell, TableColumn, key_cell
 from penstock.core import formatting
 from penstock.core.clock import to_micros
-from penstock.core.errors import InvalidRequest
+from penstock.core.errors import InvalidOption, InvalidRequest
 from penstock.engine.alerts.rule_store import RuleInfo, RuleStore
 from penstock.engine.alerts.trial import Trial, TrialAlert, TrialPoint, try_rule
 from penstock.server.auth.identity import Role
@@ -75,14 +76,23 @@ async def build(view: View, name: str | None) -> None:
 
     async def save() -> None:
         error.set_text("")
+        made: Rule | None = None
         try:
             made = form.read()
-        except InvalidRequest as problem:
+            await store.check(made)
+        except InvalidOption as problem:
+            if problem.option != "value" or made is None:
+                error.set_text(error_message(problem))
+                return
+            question = f"Save {made.name} with a field that no result has?"
+            if not await elements.confirm(question, error_message(problem), "Save anyway", danger=False):
+                return
+        except (InvalidRequest, *EXPECTED_ERRORS) as problem:
             error.set_text(error_message(problem))
             return
         async with view.action("PUT /v1/rules/{rule}", Role.ADMIN, subject=made.name, done=f"Saved {made.name}"):
             await view.log.catalog.get(made.queue)
-            await store.save(made)
+            await store.save(made, strict=False)
             ui.navigate.to(url_for(PATH, rule=made.name))
 
     async def delete() -> None:
@@ -118,6 +128,8 @@ class _RuleForm:
             self._limit = _number("Limit", condition.limit)
             self._clear = _number("Clears at", None if condition.clear == condition.limit else condition.clear)
             self._over = _number("Windows to compare with", condition.over or None)
+            self._live = _text("Query whose open windows count too", rule.live or "" if rule else "")
+        self._dropped = elements.text("", "ps-muted ps-small", tag="p")
         with elements.element("div", "ps-row"):
             self._fire_after = _number("Windows until it fires", rule.fire_after if rule else 1)
             self._clear_after = _number("Windows until it clears", rule.clear_after if rule else 1)
@@ -143,6 +155,15 @@ class _RuleForm:
         self._over.set_visibility(kind in ("change", "zscore"))
         self._expect.set_visibility(kind == "absent")
         self._value.set_visibility(kind != "absent")
+        self._live.set_visibility(kind == "above")
+        is_dropped = kind != "above" and bool(self._live.value)
+        self._dropped.set_visibility(is_dropped)
+        self._dropped.set_text(
+            f"Open windows of {self._live.value} do not count then: only a value above a limit is certain before its "
+            "window closes."
+            if is_dropped
+            else ""
+        )
 
     def read(self) -> Rule:
         """Return the rule, or raise InvalidRequest."""
@@ -163,7 +184,7 @@ class _RuleForm:
             alerts=self._alerts.value,
             fire_after=int(self._fire_after.value or 1),
             clear_after=int(self._clear_after.value or 1),
-            live=self._rule.live if self._rule is not None and kind == "above" else None,
+            live=(self._live.value or "").strip() or None if kind == "above" else None,
             expect=expect if kind == "absent" else (),
         )
 
@@ -220,6 +241,8 @@ class _TrialCard:
             lambda point: point.value if point.firing else None,
         )
         series = [[(at, read(point)) for at, point in zip(times, points, strict=True)] for read in readers]
+        # Results that are not windows have no steps.
+        self._chart.max_gap = window_gap(times) if all(point.is_window for point in points) else inf
         self._chart.set(series, (times[0], max(times[-1], times[0] + 1)))
 
     def _columns(self) -> list[TableColumn[TrialAlert]]:

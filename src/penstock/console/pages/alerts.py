@@ -62,8 +62,7 @@ async def build(view: View) -> None:
             recent_table = DataTable("Recent alerts", _recent_columns(view.times))
     empty = elements.empty_state(
         "No rules yet",
-        "A rule checks each result of a query and fires an alert if its condition holds.",
-        "penstock rule save hot --on readings.5s --value avg --above 80",
+        "A rule checks each result of a query and fires an alert if its condition holds. Create one above.",
         icon="notifications_none",
     )
 
@@ -83,7 +82,7 @@ async def build(view: View) -> None:
 def _firing_columns(times: TimeFormatter) -> list[TableColumn[FiringAlert]]:
     return [
         TableColumn("Rule", lambda alert: TableCell(alert.rule, href=_rule_url(alert.rule), tone="bad")),
-        TableColumn("Key", lambda alert: TableCell(alert.key or "(no key)", classes="ps-strong")),
+        TableColumn("Key", lambda alert: key_cell(alert.key or "(no key)")),
         TableColumn("Since", lambda alert: times.clock(alert.since)),
         number_column("For", lambda alert: times.ago(alert.since).removesuffix(" ago")),
     ]
@@ -113,11 +112,11 @@ def _recent_columns(times: TimeFormatter) -> list[TableColumn[Event]]:
 def describe_condition(value: str, condition: Condition) -> str:
     """Describe a condition in words.
 
-    >>> describe_condition("avg", Condition("above", 80.0, 75.0))
-    'avg is above 80, until it is 75 or less'
+    >>> describe_condition("avg", Condition("above", 101.58, 75.0))
+    'avg is above 101.58, until it is 75 or less'
     """
     windows = formatting.counted(condition.over, "window")
-    limit, clear = formatting.number(condition.limit), formatting.number(condition.clear)
+    limit, clear = formatting.full_number(condition.limit), formatting.full_number(condition.clear)
     match condition.kind:
         case "above":
             return f"{value} is above {limit}" + (f", until it is {clear} or less" if clear != limit else "")

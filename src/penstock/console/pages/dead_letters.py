@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Awaitable, Callable, Sequence
 
 from nicegui import ui
@@ -12,7 +13,7 @@ from penstock.console.pages import dead_letter
 from penstock.console.polling import EXPECTED_ERRORS
 from penstock.console.widgets import elements, forms, payloads
 from penstock.console.widgets.editor import code_editor
-from penstock.console.widgets.tables import DataTable, TableCell, TableColumn, number_column
+from penstock.console.widgets.tables import DataTable, TableCell, TableColumn, key_cell, number_column
 from penstock.core import formatting
 from penstock.core.errors import NotFound
 from penstock.log.dead_letters.dead_letter import DeadLetter, DeadLetterEdit, DeadLetterFilter, DeadLetterKind, Edit
@@ -56,7 +57,7 @@ async def _build_kinds(view: View) -> None:
     times = view.times
     columns: list[TableColumn[DeadLetterKind]] = [
         TableColumn("Error", _kind_cell),
-        TableColumn("Queue", lambda kind: TableCell(kind.queue, href=url_for("/queues", queue=kind.queue))),
+        TableColumn("Queue", lambda kind: key_cell(kind.queue, url_for("/queues", queue=kind.queue))),
         TableColumn("Group", lambda kind: kind.group or "–", classes="ps-desktop"),
         TableColumn("Stage", lambda kind: kind.stage, classes="ps-desktop"),
         number_column("Count", lambda kind: formatting.number(kind.count)),
@@ -142,9 +143,11 @@ async def _build_kind(view: View) -> None:
             if group:
                 elements.badge(f"group {group}", "idle")
             elements.badge(f"stage {stage}", "idle")
-        _buttons(view, queue, selection, total)
+        buttons = _Buttons(view, queue, selection, total)
     with elements.card(formatting.counted(total, "dead letter"), hint="latest failure first"):
-        DataTable("Dead letters", _letter_columns(view.times)).set(letters[:_PAGE_SIZE])
+        table = DataTable("Dead letters", _letter_columns(view.times), row_id=lambda letter: letter.id)
+        table.set(letters[:_PAGE_SIZE])
+        table.on_select(buttons.select)
     params = {"queue": queue, "group": group, "stage": stage, "kind": kind}
     forms.pager(PATH, params, page, len(letters) > _PAGE_SIZE, "the dead letters")
 
@@ -161,7 +164,7 @@ def _letter_columns(times: TimeFormatter) -> list[TableColumn[DeadLetter]]:
             "Number",
             lambda letter: TableCell(f"#{letter.id}", href=url_for(PATH, id=letter.id), classes="ps-strong"),
         ),
-        TableColumn("Key", lambda letter: "–" if letter.key is None else letter.key),
+        TableColumn("Key", lambda letter: "–" if letter.key is None else key_cell(letter.key)),
         TableColumn("Error", error),
         TableColumn("Data", data, classes="ps-desktop"),
         number_column("Attempts", lambda letter: formatting.number(letter.attempts), classes="ps-desktop"),
@@ -169,10 +172,44 @@ def _letter_columns(times: TimeFormatter) -> list[TableColumn[DeadLetter]]:
     ]
 
 
-def _buttons(view: View, queue: str, selection: DeadLetterFilter, total: int) -> None:
-    reason = view.missing_permission(Role.ADMIN, queue=queue)
+class _Buttons:
+    """Redrive or purge the dead letters of a kind, or those of them that are ticked."""
 
-    async def redrive_with(edit: Edit | None = None) -> None:
+    def __init__(self, view: View, queue: str, kind: DeadLetterFilter, total: int) -> None:
+        self._view = view
+        self._queue = queue
+        self._kind = kind
+        self._total = total
+        self._selected: list[int] = []
+        reason = view.missing_permission(Role.ADMIN, queue=queue)
+        with elements.element("div", "ps-row"):
+            no_event = "" if kind.group else "These were not stored as events: edit them before the redrive"
+            self._edit_button = elements.button("", self._edit, icon="edit", disabled_reason=reason)
+            self._redrive_button = elements.button(
+                "", self._redrive, icon="replay", tone="primary", disabled_reason=reason or no_event
+            )
+            self._purge_button = elements.button("", self._purge, icon="delete", tone="danger", disabled_reason=reason)
+        self.select([])
+
+    def select(self, ids: Sequence[int]) -> None:
+        """Apply the buttons to these dead letters of the kind; to all without any."""
+        self._selected = list(ids)
+        number = formatting.number(len(ids))
+        self._edit_button.set_text(f"Edit and redrive {number}" if ids else "Edit and redrive")
+        self._redrive_button.set_text(f"Redrive {number}" if ids else "Redrive all")
+        self._purge_button.set_text(f"Purge {number}" if ids else "Purge all")
+
+    @property
+    def _selection(self) -> DeadLetterFilter:
+        # The ids come from the browser, so the conditions of the kind, and with them the queue, stay.
+        return dataclasses.replace(self._kind, ids=self._selected) if self._selected else self._kind
+
+    @property
+    def _count(self) -> int:
+        return len(self._selected) or self._total
+
+    async def _redrive_with(self, edit: Edit | None, selection: DeadLetterFilter) -> None:
+        view, queue = self._view, self._queue
         action = "redrive dead letters" if edit is None else "edit and redrive dead letters"
         redriven, problem = 0, ""
         async with view.action(action, Role.ADMIN, subject=queue, queue=queue):
@@ -184,33 +221,33 @@ def _buttons(view: View, queue: str, selection: DeadLetterFilter, total: int) ->
                 problem = problem or next(iter(done.problems.values()), "")
             dead_letter.open_redriven(queue, selection.group, redriven, len(ids) - redriven, problem)
 
-    async def redrive() -> None:
-        question = f"Redrive {formatting.counted(total, 'dead letter')} unchanged?"
+    async def _redrive(self) -> None:
+        selection = self._selection
+        question = f"Redrive {formatting.counted(self._count, 'dead letter')} unchanged?"
         detail = (
             f"The group {selection.group} gets the same events again. They will fail again unless you have fixed the "
             "cause. To change their data first, use Edit and redrive."
         )
-        if await elements.confirm(question, detail, "Redrive all", danger=False):
-            await redrive_with()
+        if await elements.confirm(question, detail, self._redrive_button.text, danger=False):
+            await self._redrive_with(None, selection)
 
-    async def edit() -> None:
+    async def _edit(self) -> None:
+        selection = self._selection
         # The page owns the dialog, so that the action can continue when it closes.
-        with view.client.content:
-            await _edit_and_redrive(view, selection, total, redrive_with)
+        with self._view.client.content:
+            await _edit_and_redrive(
+                self._view, selection, self._count, lambda edit: self._redrive_with(edit, selection)
+            )
 
-    async def purge() -> None:
-        question = f"Purge {formatting.counted(total, 'dead letter')}?"
-        if not await elements.confirm(question, "This deletes their events and cannot be undone.", "Purge all"):
+    async def _purge(self) -> None:
+        view, selection = self._view, self._selection
+        question = f"Purge {formatting.counted(self._count, 'dead letter')}?"
+        detail = "This deletes their events and cannot be undone."
+        if not await elements.confirm(question, detail, self._purge_button.text):
             return
-        async with view.action("purge dead letters", Role.ADMIN, subject=queue, queue=queue):
+        async with view.action("purge dead letters", Role.ADMIN, subject=self._queue, queue=self._queue):
             await view.log.purge(selection)
             ui.navigate.to(PATH)
-
-    with elements.element("div", "ps-row"):
-        no_event = "" if selection.group else "These were not stored as events: edit them before the redrive"
-        elements.button("Edit and redrive", edit, icon="edit", disabled_reason=reason)
-        elements.button("Redrive all", redrive, icon="replay", tone="primary", disabled_reason=reason or no_event)
-        elements.button("Purge all", purge, icon="delete", tone="danger", disabled_reason=reason)
 
 
 async def _edit_and_redrive(

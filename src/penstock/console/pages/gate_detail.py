@@ -63,7 +63,7 @@ async def build(view: View, query: str, key: str | None) -> None:
         TableColumn("Gate", name),
         TableColumn("State", format_state),
         number_column("Available", format_available),
-        number_column("Limit", format_limit),
+        number_column("Limit", format_limit, classes="ps-desktop"),
         number_column("Next event", lambda gate: format_next(view, gate)),
         number_column("Spent", lambda gate: formatting.compact(gate.cost_total), classes="ps-desktop"),
     ]

@@ -103,7 +103,7 @@ def _columns(view: View) -> list[TableColumn[GateInfo]]:
         TableColumn("Key", key),
         TableColumn("Query", lambda gate: gate.query, classes="ps-desktop"),
         TableColumn("State", format_state),
-        number_column("Available", format_available),
+        number_column("Available", format_available, classes="ps-desktop"),
         number_column("Limit", format_limit, classes="ps-desktop"),
         number_column("Events waiting", lambda gate: formatting.compact(gate.backlog)),
         number_column("Next event", lambda gate: format_next(view, gate)),

@@ -22,6 +22,7 @@ from penstock.console.data.open_windows import (
 from penstock.console.data.views import find_view
 from penstock.console.page import Page, View, url_for
 from penstock.console.pages import live_key
+from penstock.console.pages.first_query import QUERY_COMMAND
 from penstock.console.polling import PollSubscription
 from penstock.console.widgets import elements, forms
 from penstock.console.widgets.tables import DataTable, TableCell, TableColumn, key_cell
@@ -41,8 +42,9 @@ async def build(view: View) -> None:
     if not queries:
         elements.empty_state(
             "No query has windows yet",
-            "The live board shows the open windows of a query by key.",
-            "penstock run app.py",
+            "The live board shows the open windows of a query by key. Start one, and push to its queue, e.g. with "
+            "penstock simulate orders.",
+            QUERY_COMMAND,
             icon="leaderboard",
         )
         return

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from itertools import pairwise
-from math import inf
 
 from penstock.console.data.key_windows import (
     KeyWindow,
@@ -17,7 +15,7 @@ from penstock.console.data.open_windows import WindowColumn, WindowedQuery, read
 from penstock.console.page import View, url_for
 from penstock.console.pages import queue_events
 from penstock.console.widgets import elements, forms
-from penstock.console.widgets.charts import ChartLine, TimeChart
+from penstock.console.widgets.charts import ChartLine, TimeChart, window_gap
 from penstock.console.widgets.tables import DataTable, TableCell, TableColumn
 from penstock.core import formatting
 from penstock.core.errors import PenstockError
@@ -85,8 +83,7 @@ def _show_chart(chart: TimeChart, column: str, windows: Sequence[KeyWindow]) -> 
     closed = [window for window in reversed(windows) if not window.is_open]
     drawn = closed if len(closed) > 1 else list(reversed(windows))
     points = [(int(window.end.timestamp() * 1000), window.values[column]) for window in drawn]
-    steps = [after - at for (at, _), (after, _) in pairwise(points) if after > at]
-    chart.max_gap = 1.5 * min(steps) if steps else inf
+    chart.max_gap = window_gap([at for at, _ in points])
     chart.set([[(at, None if value is None else float(value)) for at, value in points]], (points[0][0], points[-1][0]))
 
 

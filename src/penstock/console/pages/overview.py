@@ -187,7 +187,8 @@ class _Overview:
 
 
 def _series(points: Sequence[Vitals], name: str) -> list[tuple[int, float | None]]:
-    return [(point.at, getattr(point, name)) for point in points]
+    # A value is unknown in a second in which no query commits, which is no gap unless it lasts for ``max_gap``.
+    return [(point.at, value) for point in points if (value := getattr(point, name)) is not None]
 
 
 def _recent_mean(points: Sequence[Vitals], name: str, count: int = 5) -> float | None:

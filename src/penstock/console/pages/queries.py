@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from penstock.console.formatting import TimeFormatter
 from penstock.console.page import Page, View, url_for
+from penstock.console.pages.first_query import QUERY_COMMAND
 from penstock.console.pages.query_detail import STATE_TONES, QueryDetail
 from penstock.console.widgets import elements
 from penstock.console.widgets.tables import DataTable, TableCell, TableColumn, key_cell, number_column
@@ -30,8 +31,8 @@ async def build(view: View) -> None:
 async def _build_list(view: View) -> None:
     empty = elements.empty_state(
         "No queries yet",
-        "Start a stream from Python. Its query is listed here, with its results and its cycles.",
-        "penstock run app.py",
+        "Start one from SQL, or from Python with penstock run. It is listed here, with its results and its cycles.",
+        QUERY_COMMAND,
         icon="account_tree",
     )
     with elements.card("Queries") as spark_card:
@@ -69,11 +70,11 @@ async def _build_list(view: View) -> None:
 
 def _client_columns(times: TimeFormatter) -> list[TableColumn[ClientQuery]]:
     return [
-        TableColumn("Query", lambda query: TableCell(query.name, classes="ps-strong")),
+        TableColumn("Query", lambda query: key_cell(query.name)),
         TableColumn("State", lambda query: TableCell(query.state, tone=STATE_TONES[query.state])),
-        TableColumn("Reads", lambda query: query.queue),
-        TableColumn("Writes", lambda query: query.sink or "–"),
-        TableColumn("Group", lambda query: query.group),
+        TableColumn("Reads", lambda query: query.queue, classes="ps-desktop"),
+        TableColumn("Writes", lambda query: query.sink or "–", classes="ps-desktop"),
+        TableColumn("Group", lambda query: query.group, classes="ps-desktop"),
         number_column("Lag", lambda query: formatting.compact(query.lag)),
         TableColumn("Last commit", lambda query: times.ago(query.committed_at)),
     ]
@@ -113,16 +114,30 @@ _SPARK_COLUMNS: list[TableColumn[_SparkQuery]] = [
         lambda query: key_cell(query.name, url_for("/queries", query=query.name)),
     ),
     TableColumn("State", _SparkQuery.state),
-    number_column("Events", lambda query: f"{formatting.rate(query.value(database_metrics.QUERY_THROUGHPUT))}/s"),
+    number_column(
+        "Events",
+        lambda query: f"{formatting.rate(query.value(database_metrics.QUERY_THROUGHPUT))}/s",
+        classes="ps-desktop",
+    ),
     number_column("Lag", lambda query: formatting.compact(query.lag())),
     number_column("Freshness", lambda query: formatting.duration(query.mean_freshness())),
     number_column(
-        "Watermark behind", lambda query: formatting.duration(query.value(database_metrics.QUERY_WATERMARK_LAG))
+        "Watermark behind",
+        lambda query: formatting.duration(query.value(database_metrics.QUERY_WATERMARK_LAG)),
+        classes="ps-desktop",
     ),
-    number_column("Open windows", lambda query: formatting.number(query.value(database_metrics.OPEN_WINDOWS))),
-    number_column("Late", lambda query: formatting.compact(query.value(database_metrics.QUERY_LATE))),
-    number_column("Dead letters", lambda query: formatting.compact(query.value(database_metrics.QUERY_DEAD))),
-    number_column("Failed cycles", _SparkQuery.failed_cycles),
+    number_column(
+        "Open windows",
+        lambda query: formatting.number(query.value(database_metrics.OPEN_WINDOWS)),
+        classes="ps-desktop",
+    ),
+    number_column(
+        "Late", lambda query: formatting.compact(query.value(database_metrics.QUERY_LATE)), classes="ps-desktop"
+    ),
+    number_column(
+        "Dead letters", lambda query: formatting.compact(query.value(database_metrics.QUERY_DEAD)), classes="ps-desktop"
+    ),
+    number_column("Failed cycles", _SparkQuery.failed_cycles, classes="ps-desktop"),
 ]
 
 PAGE = Page("/queries", "Queries", "account_tree", build, needs_all=True)

@@ -9,7 +9,7 @@ from nicegui import ui
 
 from penstock.console.page import View, url_for
 from penstock.console.widgets import elements
-from penstock.console.widgets.tables import DataTable, TableCell, TableColumn
+from penstock.console.widgets.tables import DataTable, TableCell, TableColumn, key_cell
 from penstock.core import formatting
 from penstock.core.errors import InvalidOption
 from penstock.log.queue import Queue
@@ -48,7 +48,7 @@ def build(view: View, queue: Queue) -> None:
         _change_card(view, queue, chosen, defaults[chosen])
     with elements.card("Options", hint="penstock queue configure changes them too"):
         columns: list[TableColumn[str]] = [
-            TableColumn("Option", lambda name: TableCell(name, href=_option_url(queue, name), classes="ps-mono")),
+            TableColumn("Option", lambda name: key_cell(name, _option_url(queue, name))),
             TableColumn(
                 "Value", lambda name: TableCell(_format_value(name, getattr(queue, name)), classes="ps-nowrap")
             ),

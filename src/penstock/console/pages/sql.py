@@ -137,6 +137,13 @@ class _SqlEditor:
                             elements.button("Copy link", self._copy_link, icon="link")
                             elements.text("Ctrl+Enter", "ps-muted ps-small ps-desktop")
                             self._run_button = elements.button("Run", self._run, icon="play_arrow", tone="primary")
+                if not view.missing_permission(Role.ADMIN) and not view.console.adhoc_queries.is_memory_limited:
+                    elements.text(
+                        "The memory of a statement is not limited, because PostgreSQL runs on another machine or as "
+                        "another account. Limit it there, or set PENSTOCK_READER_URL to a replica.",
+                        "ps-muted ps-small",
+                        tag="p",
+                    )
                 self._output = elements.element("div", "ps-stack")
                 self._output.props["aria-live"] = "polite"
             with elements.element("div", "ps-stack"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import inf
 from typing import Any
 
@@ -89,7 +90,7 @@ class ChartLine:
 
 
 class TimeChart:
-    """Lines over time. A line ends where the next value is missing for longer than ``max_gap`` milliseconds.
+    """Lines over time. A line ends at a point without a value, and where a gap is longer than ``max_gap`` milliseconds.
 
     ``whole`` is for values that are whole numbers.
     """
@@ -130,20 +131,25 @@ class TimeChart:
 def break_at_gaps(
     points: Iterable[tuple[int, float | None]], max_gap: float, dot: int = 1
 ) -> list[tuple[int, float | None]]:
-    """Drop points without a value, and add one where two points are further apart than ``max_gap``.
+    """Replace points without a value by gaps, and add a gap where two points are further apart than ``max_gap``.
 
     A point with a gap on both sides becomes a line of the length ``dot``, since a line of one point is not drawn.
 
-    >>> break_at_gaps([(0, 1.0), (1, None), (2, 1.5), (9, 2.0)], 3)
-    [(0, 1.0), (2, 1.5), (8, None), (9, 2.0), (10, 2.0)]
+    >>> break_at_gaps([(0, 1.0), (1, 1.5), (9, 2.0)], 3)
+    [(0, 1.0), (1, 1.5), (8, None), (9, 2.0), (10, 2.0)]
+    >>> break_at_gaps([(0, 1.0), (1, 1.5), (2, None), (3, 2.0), (4, 2.5)], 3)
+    [(0, 1.0), (1, 1.5), (2, None), (3, 2.0), (4, 2.5)]
     """
     runs: list[list[tuple[int, float]]] = []
+    previous: int | None = None
     for at, value in points:
         if value is None:
+            previous = None
             continue
-        if not runs or at - runs[-1][-1][0] > max_gap:
+        if previous is None or at - previous > max_gap:
             runs.append([])
         runs[-1].append((at, round(value, 4)))
+        previous = at
     line: list[tuple[int, float | None]] = []
     for run in runs:
         first, value = run[0]
@@ -153,6 +159,15 @@ def break_at_gaps(
         if len(run) == 1:
             line.append((first + dot, value))
     return line
+
+
+def window_gap(ends: Sequence[int]) -> float:
+    """Return the gap that ends a line of windows: longer than the shortest step between their ends, in milliseconds.
+
+    >>> window_gap([0, 60_000, 120_000, 300_000]), window_gap([0])
+    (90000.0, inf)
+    """
+    return 1.5 * min((after - end for end, after in pairwise(ends) if after > end), default=inf)
 
 
 def _line_series(line: ChartLine) -> dict[str, Any]:

@@ -81,15 +81,21 @@ class LiveHtml(ContentElement, component="live_html.js"):
 class DataTable(Generic[T]):
     """A table whose content is sent as a whole, so that an update is one message to the browser.
 
-    ``label`` is its accessible name.
+    ``label`` is its accessible name. With ``row_id``, each row has a tick box, and :meth:`on_select` tells which are
+    ticked.
     """
 
     def __init__(
-        self, label: str, columns: Sequence[TableColumn[T]], row_classes: Callable[[T], str] | None = None
+        self,
+        label: str,
+        columns: Sequence[TableColumn[T]],
+        row_classes: Callable[[T], str] | None = None,
+        row_id: Callable[[T], int] | None = None,
     ) -> None:
         self._label = label
         self._columns = columns
         self._row_classes = row_classes
+        self._row_id = row_id
         #: The sort key of the column that the rows are sorted by, for the arrow beside its title.
         self.sorted_by = ""
         self.is_descending = True
@@ -105,9 +111,18 @@ class DataTable(Generic[T]):
             js_handler="(event) => { const by = event.target.closest('[data-sort]'); if (by) emit(by.dataset.sort); }",
         )
 
+    def on_select(self, select: Callable[[list[int]], Any]) -> None:
+        """Call ``select`` with the ids of the ticked rows when they change. They come from the browser."""
+        self.html.on(
+            "change",
+            lambda event: select([int(row) for row in event.args]),
+            js_handler="(event) => emit(penstock.tickedRows(event))",
+        )
+
     def set(self, rows: Iterable[T]) -> None:
         """Replace all rows."""
-        head = "".join(map(self._render_title, self._columns))
+        head = "" if self._row_id is None else f'<th scope="col" class="ps-tick">{_tick_box("all", "Select all")}</th>'
+        head += "".join(map(self._render_title, self._columns))
         body = "".join(map(self._render_row, rows))
         self.html.set_content(
             f'<table class="ps-table"><caption>{escape(self._label)}</caption>'
@@ -116,8 +131,12 @@ class DataTable(Generic[T]):
 
     def _render_row(self, row: T) -> str:
         classes = "" if self._row_classes is None else self._row_classes(row)
-        cells = "".join(_render_cell(column, row) for column in self._columns)
+        cells = "" if self._row_id is None else self._render_tick_box(self._row_id(row))
+        cells += "".join(_render_cell(column, row) for column in self._columns)
         return f'<tr class="{classes}">{cells}</tr>' if classes else f"<tr>{cells}</tr>"
+
+    def _render_tick_box(self, number: int) -> str:
+        return f'<td class="ps-tick">{_tick_box(str(number), f"Select #{number}")}</td>'
 
     def _render_title(self, column: TableColumn[T]) -> str:
         title, aria_sort = escape(column.title), ""
@@ -128,6 +147,10 @@ class DataTable(Generic[T]):
                 aria_sort = f' aria-sort="{"descending" if self.is_descending else "ascending"}"'
             title = f'<button type="button" data-sort="{escape(column.sort)}">{title} <span>{arrow}</span></button>'
         return f'<th scope="col" class="{column.all_classes}"{aria_sort}>{title}</th>'
+
+
+def _tick_box(row: str, label: str) -> str:
+    return f'<input type="checkbox" data-row="{row}" aria-label="{label}">'
 
 
 def _render_cell(column: TableColumn[T], row: T) -> str:

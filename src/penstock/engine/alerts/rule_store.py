@@ -66,7 +66,7 @@ class RuleStore:
         With ``strict``, a field that no recent result of the queue has is refused.
         """
         if strict:
-            await self._check_field(rule)
+            await self.check(rule)
         params = {
             "name": rule.name,
             "queue": rule.queue,
@@ -131,7 +131,8 @@ class RuleStore:
             rows = await (await conn.execute(_sql["firing"])).fetchall()
         return [FiringAlert._make(row) for row in rows]
 
-    async def _check_field(self, rule: Rule) -> None:
+    async def check(self, rule: Rule) -> None:
+        """Raise InvalidOption if the results of the queue do not have the field of a rule."""
         if await self._log.catalog.find(rule.queue) is None:
             return
         names = await self.fields(rule.queue)

@@ -35,6 +35,8 @@ class TrialPoint:
     lower: float | None
     upper: float | None
     firing: bool
+    #: Whether the result is that of a window, which ends at ``at``.
+    is_window: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,17 @@ async def try_rule(log: Log, rule: Rule, *, limit: int = 2_000) -> Trial:
         last_seen[key] = at
         if alert is not None:
             alerts.append(_to_trial(at, alert, given.row))
-        points.append(TrialPoint(key, at, read_number(given.row, rule.value), lower, upper, states[key].is_firing))
+        points.append(
+            TrialPoint(
+                key,
+                at,
+                read_number(given.row, rule.value),
+                lower,
+                upper,
+                states[key].is_firing,
+                window_end(given.row) is not None,
+            )
+        )
     if all(point.value is None for point in points):
         check_field(rule, list(dict.fromkeys(path for given in inputs for path in field_paths(given.row))))
     alerts.sort(key=lambda each: each.at)

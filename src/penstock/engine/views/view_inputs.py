@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from penstock.core.names import MAX_WINDOW_KEY_BYTES
 from penstock.engine.compile.referenced_fields import referenced_fields, stored_fields
 from penstock.engine.compile.schema.field_types import resolve_fields, resolve_udf_stages
 from penstock.engine.compile.spark_steps import apply_steps
@@ -21,7 +22,9 @@ from penstock.engine.worker.event_reader import EventReader
 from penstock.engine.worker.read_config import EMPTY_SCHEMA, ReadConfig
 from penstock.log.event import Event
 from penstock.stream.definition import Definition
+from penstock.stream.steps import FilterStep
 from penstock.stream.views.names.scope import SYSTEM_COLUMNS
+from penstock.stream.views.row_key import key_fields
 from penstock.stream.views.view import MaterializedView
 from penstock.stream.views.view_plan import Operator, QueueSource, ViewSource, walk
 
@@ -108,6 +111,12 @@ def fields_of_source(root: Operator, name: str) -> list[str]:
     return [field for field in dict.fromkeys(fields) if field not in SYSTEM_COLUMNS]
 
 
+def _key_fields(view: MaterializedView, name: str) -> set[str]:
+    """The fields of a source's events that are columns of the view's key."""
+    stream = view.inputs[name]
+    return key_fields(view.root, name) if all(isinstance(step, FilterStep) for step in stream.steps) else set()
+
+
 def has_known_types(view: MaterializedView, name: str, stored_types: Mapping[str, str]) -> bool:
     """True if the types of an input's fields are stored or declared, or if it has none."""
     stream = view.inputs[name]
@@ -145,7 +154,7 @@ def prepare_input(
         with_event_json=split.with_event_json,
         with_metadata=split.with_metadata,
         stage=number * _STAGES_PER_INPUT,
-        stored_fields=stored_fields(split),
+        stored_fields=stored_fields(split) | dict.fromkeys(_key_fields(view, name), MAX_WINDOW_KEY_BYTES),
     )
     references = references.with_config(config)
     schema, types = resolve_fields(spark, split, references, known, sample, strict=strict)

@@ -34,6 +34,36 @@ def visible_key(root: Operator) -> tuple[str, ...]:
     return tuple(name for name in _key_of(root) if name is not None)
 
 
+def key_fields(root: Operator, queue: str) -> set[str]:
+    """Return the fields of a queue's events that are columns of the key of every row that the events appear in."""
+    names = visible_key(root)
+    return {field for name in names for source, field in _fields_of(root, name) if source == queue}
+
+
+def _fields_of(operator: Operator, name: str) -> set[tuple[str, str]]:
+    """Return the queues and fields whose values are the column, unchanged.
+
+    The inputs of a join are left out, except those whose rows are all in the result.
+    """
+    match operator:
+        case QueueSource(queue=queue, columns=columns):
+            return {(queue, column.field) for column in columns if column.name == name}
+        case Project(input=source, columns=columns) | Aggregate(input=source, groups=columns):
+            sql = next((column.sql for column in columns if column.name == name), "")
+            inner = next((each for each in output_columns(source) if sql == f"`{each}`"), None)
+            return set() if inner is None else _fields_of(source, inner)
+        case UnionAll(inputs=inputs):
+            place = output_columns(operator).index(name)
+            return {field for each in inputs for field in _fields_of(each, output_columns(each)[place])}
+        case Join(left=left, right=right, kind=kind):
+            kept = [left] if kind in (JoinKind.LEFT, JoinKind.FULL) else []
+            kept += [right] if kind in (JoinKind.RIGHT, JoinKind.FULL) else []
+            return {field for each in kept if name in output_columns(each) for field in _fields_of(each, name)}
+        case Filter(input=source) | Explode(input=source) | TopN(input=source) | WindowFunctions(input=source):
+            return _fields_of(source, name) if name in output_columns(source) else set()
+    return set()
+
+
 def _key_of(operator: Operator) -> _Key:
     match operator:
         case QueueSource() | ViewSource() | ReferenceSource():

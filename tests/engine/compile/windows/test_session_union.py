@@ -1,11 +1,10 @@
 """Sessions equal the union of their events' intervals, for random events, partitions, cycles, runs and kills.
 
-These tests run without Spark. Set PENSTOCK_TEST_SESSION_CASES to run more cases.
+These tests run without Spark.
 """
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -23,8 +22,9 @@ from tests.engine.pipelines import T0, Bench, decoded
 from tests.engine.pipelines import bench as benches
 from tests.session_driver import SessionRunner, session_runner
 
-CASES = int(os.environ.get("PENSTOCK_TEST_SESSION_CASES", "60"))
-FIRST_CASE = int(os.environ.get("PENSTOCK_TEST_SESSION_FIRST_CASE", "0"))
+#: The first cases, which take less than 15 seconds, and the parts of 2,000 cases that `make test-long` runs.
+CASES = range(40)
+LONG_PARTS = [range(first, first + 100) for first in range(0, 2_000, 100)]
 SECOND = 1_000_000
 NEVER_IDLE_US = 400 * 86_400 * SECOND * 10
 #: Of three partitions, the first keys leave one empty, and the others use all.
@@ -104,10 +104,12 @@ def assert_disjoint(found: list[Session]) -> None:
         assert before[0] != after[0] or before[2] <= after[1], f"{before} and {after} overlap"
 
 
-@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.long) for part in range(1, 4))])
+@pytest.mark.parametrize(
+    "cases", [CASES, *(pytest.param(part, marks=pytest.mark.long) for part in LONG_PARTS)], ids=str
+)
 @pytest.mark.slow
-def test_sessions_are_the_union_of_the_intervals_of_events(bench: Bench, sessions: SessionRunner, part: int) -> None:
-    for case in range(FIRST_CASE + part, FIRST_CASE + CASES, 4):
+def test_sessions_are_the_union_of_the_intervals_of_events(bench: Bench, sessions: SessionRunner, cases: range) -> None:
+    for case in cases:
         check_case(bench, sessions, case)
 
 

@@ -8,6 +8,7 @@ from nicegui import ui
 
 from penstock.console.data.views import ViewSummary, read_views
 from penstock.console.page import Page, View, url_for
+from penstock.console.pages.first_query import VIEW_COMMAND
 from penstock.console.pages.query_detail import STATE_TONES
 from penstock.console.pages.views import view_detail, view_editor
 from penstock.console.widgets import elements
@@ -41,8 +42,8 @@ async def _build_list(view: View) -> None:
         )
     empty = elements.empty_state(
         "No materialized views yet",
-        "A view is a query whose result is a table that stays up to date. Write one in a file of SQL statements.",
-        "penstock sql views.sql",
+        "A view is a query whose result is a table that stays up to date. Write one above, or start one from a shell.",
+        VIEW_COMMAND,
         icon="table_view",
     )
     with elements.card("Views", hint="rows as PostgreSQL estimates them") as card:
