@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import psycopg
-from psycopg import sql
-from psycopg.rows import class_row
 
 from penstock.core import json
 from penstock.core.errors import InvalidRequest, SinkRejected, UnknownField
@@ -19,11 +16,10 @@ from penstock.core.option_checks import check_flag
 from penstock.core.suggestions import closest_names, describe_known
 from penstock.db.pool import connect_options
 from penstock.db.retry import is_transient
-from penstock.db.statements import Statements, quote_identifier
-from penstock.db.table_names import find_table
 from penstock.sinks.base import Guarantee, TransactionalSink
 from penstock.sinks.sink_options import read_mapping, read_texts
-from penstock.sinks.table_changes import read_change
+from penstock.sinks.table_changes import KeyedChange, key_of, merge_by_key, read_change
+from penstock.sinks.target_table import TargetTable, read_target
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -32,42 +28,10 @@ if TYPE_CHECKING:
     from penstock.log.write.encode.batch import Batch
 
 _logger = logging.getLogger("penstock.sinks")
-_sql = Statements("penstock.sinks", "table.sql")
 
 #: Values of an event that are not in its data, for the option ``columns``.
 _EVENT_VALUES = {f"${name}": attrgetter(name) for name in ("id", "key", "time", "queue", "partition", "offset", "data")}
 _MISSING: Any = object()
-
-
-class _TargetColumn(NamedTuple):
-    name: str
-    is_primary_key: bool
-    has_default: bool
-    is_writable: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _TargetTable:
-    """The columns of the table that the sink writes."""
-
-    #: The qualified and quoted name.
-    name: sql.SQL
-    columns: tuple[str, ...]
-    #: Columns with a default. The table sets them if an event has no value for them.
-    optional: frozenset[str]
-    key: tuple[str, ...]
-
-    def has_key_of(self, row: Mapping[str, Any]) -> bool:
-        """Return whether the row has values for the whole key, so that no default is part of it."""
-        set_by_table = self.optional.difference(row).union(set(self.key).difference(self.columns))
-        return bool(self.key) and set_by_table.isdisjoint(self.key)
-
-
-class _RowChange(NamedTuple):
-    """What an event does to a table: first it deletes the row with a key, then it writes a row."""
-
-    deleted_key: dict[str, Any] | None
-    row: dict[str, Any] | None
 
 
 class Table(TransactionalSink):
@@ -114,7 +78,7 @@ class Table(TransactionalSink):
         if url is not None:
             self.guarantee: Guarantee = "at_least_once"
         self._own_connection: AsyncConnection[Any] | None = None
-        self._target: _TargetTable | None = None
+        self._target: TargetTable | None = None
 
     def check_fields(self, fields: Collection[str]) -> None:
         """Raise UnknownField if a path of ``columns`` starts with none of the fields."""
@@ -166,7 +130,7 @@ class Table(TransactionalSink):
 
     async def _write(self, connection: AsyncConnection[Any], events: Sequence[Event]) -> None:
         target = self._target = self._target or await self._read_target(connection)
-        changes: list[_RowChange] = []
+        changes: list[KeyedChange] = []
         reasons: dict[int, str] = {}
         for i, event in enumerate(events):
             try:
@@ -178,15 +142,15 @@ class Table(TransactionalSink):
         if self._is_first_batch:
             self._is_first_batch = False
             self._warn_of_missing_fields([each.row for each in changes if each.row is not None], events)
-        deleted, rows = _merge_by_key(changes, target)
+        deleted, rows = merge_by_key(changes, target)
         if deleted:
-            await connection.execute(_build_delete(target), [json.encode(deleted).decode()])
+            await connection.execute(target.delete_statement(), [json.encode(deleted).decode()])
         # Rows that leave the same columns to the table go into one statement.
         by_missing: dict[frozenset[str], list[dict[str, Any]]] = {}
         for row in rows:
             by_missing.setdefault(target.optional.difference(row), []).append(row)
         for missing, batch in by_missing.items():
-            await connection.execute(_build_statement(target, missing), [json.encode(batch).decode()])
+            await connection.execute(target.write_statement(missing), [json.encode(batch).decode()])
 
     def _warn_of_missing_fields(self, rows: Sequence[dict[str, Any]], events: Sequence[Event]) -> None:
         rows_read = [event.data.get("after") if self._applies_changes else event.data for event in events]
@@ -201,40 +165,24 @@ class Table(TransactionalSink):
                 describe_known(path.split(".")[0], fields),
             )
 
-    async def _read_target(self, connection: AsyncConnection[Any]) -> _TargetTable:
-        table = await find_table(connection, self._table_name)
-        if table is None:
-            raise InvalidRequest(f"there is no table {self._table_name!r}: create it first, or name its schema too")
-        async with connection.cursor(row_factory=class_row(_TargetColumn)) as cursor:
-            rows = await (await cursor.execute(_sql["columns"], [self._table_name])).fetchall()
-        has_default = {row.name: row.has_default for row in rows if row.is_writable}
-        primary_key = [row.name for row in rows if row.is_primary_key]
-        key = self._key
-        if key is None:
-            key = primary_key if has_default.keys() >= set(primary_key) else []
-        columns = tuple(has_default) if self._mapping is None else tuple(self._mapping)
-        unknown = [name for name in (*columns, *key) if name not in has_default]
-        if unknown:
-            raise InvalidRequest(
-                f"table {self._table_name!r} has no writable column {unknown[0]!r}; it has {', '.join(has_default)}"
-            )
-        if self._applies_changes and not key:
+    async def _read_target(self, connection: AsyncConnection[Any]) -> TargetTable:
+        target = await read_target(connection, self._table_name, self._key, self._mapping)
+        if self._applies_changes and not target.key:
             raise InvalidRequest(
                 f"table {self._table_name!r} has no primary key, which changes of rows need: add one, or name the "
                 "columns of a unique index, key=[...]"
             )
-        optional = frozenset(name for name in columns if has_default[name])
-        return _TargetTable(table, columns, optional, tuple(key))
+        return target
 
-    def _build_change(self, event: Event, target: _TargetTable) -> _RowChange:
+    def _build_change(self, event: Event, target: TargetTable) -> KeyedChange:
         if not self._applies_changes:
-            return _RowChange(None, self._build_row(event, event.data, target))
+            return KeyedChange(None, self._build_row(event, event.data, target))
         change = read_change(event.data)
         before, after = (None if row is None else self._build_row(event, row, target) for row in change)
-        old, new = (None if row is None else _key_of(row, target) for row in (before, after))
-        return _RowChange(None if old == new else old, after)
+        old, new = (None if row is None else key_of(row, target) for row in (before, after))
+        return KeyedChange(None if old == new else old, after)
 
-    def _build_row(self, event: Event, data: Any, target: _TargetTable) -> dict[str, Any]:
+    def _build_row(self, event: Event, data: Any, target: TargetTable) -> dict[str, Any]:
         if self._mapping is not None:
             values = {column: _read_value(event, data, source) for column, source in self._mapping.items()}
             row = {column: value for column, value in values.items() if value is not _MISSING}
@@ -245,63 +193,6 @@ class Table(TransactionalSink):
         if target.optional.issuperset(target.columns) and not row:
             raise SinkRejected("the event has no field for any column of the table")
         return row
-
-
-def _build_statement(target: _TargetTable, missing: Collection[str]) -> sql.Composed:
-    columns = [name for name in target.columns if name not in missing]
-    insert = sql.SQL(_sql["insert"]).format(
-        table=target.name, columns=sql.SQL(", ").join(map(quote_identifier, columns))
-    )
-    if not target.key:
-        return insert
-    key = sql.SQL(", ").join(map(quote_identifier, target.key))
-    others = [name for name in columns if name not in target.key]
-    if not others:
-        return sql.Composed([insert, sql.SQL(" "), sql.SQL(_sql["keep"]).format(key=key)])
-    replace = sql.SQL(_sql["replace"]).format(
-        key=key,
-        others=sql.SQL(", ").join(map(quote_identifier, others)),
-        excluded=sql.SQL(", ").join(quote_identifier("excluded", name) for name in others),
-    )
-    return sql.Composed([insert, sql.SQL(" "), replace])
-
-
-def _build_delete(target: _TargetTable) -> sql.Composed:
-    same_key = [
-        sql.SQL("{} = {}").format(quote_identifier("t", name), quote_identifier("d", name)) for name in target.key
-    ]
-    return sql.SQL(_sql["delete"]).format(table=target.name, same_key=sql.SQL(" AND ").join(same_key))
-
-
-def _key_of(row: Mapping[str, Any], target: _TargetTable) -> dict[str, Any]:
-    key = {name: row.get(name) for name in target.key}
-    missing = [name for name, value in key.items() if value is None]
-    if missing:
-        raise SinkRejected(f"the row has no value for the column {missing[0]!r} of the table's key")
-    return key
-
-
-def _merge_by_key(
-    changes: Sequence[_RowChange], target: _TargetTable
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return the keys to delete, and then one row for each key, because a statement can update a row only once.
-
-    The last row of a key wins. Optional columns that it does not have come from the rows before it, as if the rows had
-    been written one by one.
-    """
-    deleted: dict[object, dict[str, Any]] = {}
-    merged: dict[object, dict[str, Any]] = {}
-    for i, (deleted_key, row) in enumerate(changes):
-        if deleted_key is not None:
-            identity: object = json.encode(list(deleted_key.values()))
-            deleted[identity] = deleted_key
-            merged.pop(identity, None)
-        if row is None:
-            continue
-        identity = json.encode([row.get(name) for name in target.key]) if target.has_key_of(row) else i
-        earlier = merged.pop(identity, {})
-        merged[identity] = {name: value for name, value in earlier.items() if name in target.optional} | row
-    return list(deleted.values()), list(merged.values())
 
 
 def _read_value(event: Event, data: Any, source: str) -> Any:
