@@ -8,6 +8,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from penstock.console.pages.first_query import QUERY_COMMAND
 from tests.console.browser import check_all_variants, open_page
 from tests.console.console_process import ConsoleProcess
 
@@ -23,11 +24,19 @@ def test_navigation_opens_every_page(page: Page) -> None:
         expect(pages.get_by_role("link", name=title)).to_have_attribute("aria-current", "page")
 
 
-@pytest.mark.parametrize("path", ["/", "/live", "/queries", "/alerts"])
+@pytest.mark.parametrize("path", ["/", "/live", "/queries"])
 def test_empty_page_shows_next_command(page: Page, path: str) -> None:
     page.goto(path)
     expect(page.locator(".ps-empty code:visible").first).to_contain_text("penstock ")
     check_all_variants(page)
+
+
+def test_empty_page_of_alerts_offers_a_new_rule(page: Page) -> None:
+    page.goto("/alerts")
+    expect(page.locator(".ps-empty:visible")).to_contain_text("Create one above")
+    check_all_variants(page)
+    page.get_by_role("link", name="New rule").click()
+    expect(page).to_have_url(re.compile(r"/alerts\?new=1$"))
 
 
 def test_theme_follows_system_until_chosen(page: Page) -> None:
@@ -56,7 +65,7 @@ def test_command_is_copied_with_keyboard(page: Page) -> None:
     page.get_by_role("button", name="Copy").focus()
     page.keyboard.press("Enter")
     expect(page.locator(".ps-copied")).to_be_visible()
-    assert page.evaluate("navigator.clipboard.readText()").startswith("penstock run ")
+    assert page.evaluate("navigator.clipboard.readText()") == QUERY_COMMAND
 
 
 def test_pages_load_only_own_resources_and_deny_framing(console: ConsoleProcess) -> None:

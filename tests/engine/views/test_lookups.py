@@ -94,6 +94,36 @@ def test_a_large_cycle_with_a_reference_table_equals_duckdb(shop: Bench) -> None
     assert read_rows(shop.url, "v") == expected(shop, VIEWS["grouped"])
 
 
+@pytest.mark.parametrize(
+    "select",
+    [
+        "SELECT a.id, b.id AS other FROM orders a JOIN orders b ON a.customer = b.customer "
+        "JOIN customers c ON c.name = a.customer",
+        "SELECT a.id, b.id AS other FROM orders a JOIN orders b ON a.customer = b.customer "
+        "WHERE EXISTS (SELECT 1 FROM customers)",
+    ],
+    ids=["join", "exists"],
+)
+def test_an_empty_reference_table_keeps_the_state_of_a_join(shop: Bench, select: str) -> None:
+    made = view(select)
+    with psycopg.connect(shop.url, autocommit=True) as conn:
+        conn.execute("DELETE FROM customers")
+        shop.push([(None, {"id": 1, "customer": "ada"})])
+        shop.run(made, "v")
+        assert read_rows(shop.url, "v") == Counter()
+        conn.execute("INSERT INTO customers VALUES ('ada', 'IT', 1)")
+    shop.push([(None, {"id": 2, "customer": "ada"})])
+    shop.run(made, "v")
+    assert read_rows(shop.url, "v") == comparable([(1, 2), (2, 1), (2, 2)])
+
+
+def test_a_view_without_rows_in_a_reference_table_keeps_all_that_do_not_exist_there(shop: Bench) -> None:
+    made = view("SELECT id FROM orders WHERE NOT EXISTS (SELECT 1 FROM customers WHERE level > 9)")
+    shop.push([(None, {"id": 1, "customer": "ada"})])
+    shop.run(made, "v")
+    assert read_rows(shop.url, "v") == comparable([(1,)])
+
+
 def test_a_changed_reference_table_applies_to_later_events(shop: Bench) -> None:
     made = view("SELECT o.id, c.country FROM orders o LEFT JOIN customers c ON o.customer = c.name")
     with shop.running(made, "v"), psycopg.connect(shop.url, autocommit=True) as conn:

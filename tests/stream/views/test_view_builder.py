@@ -85,3 +85,17 @@ def test_a_view_of_a_statement_takes_no_more_steps() -> None:
     )
     with pytest.raises(InvalidRequest, match="takes no more steps"):
         stream.top(3, by="n")
+
+
+def test_a_time_to_live_is_refused_where_joined_events_meet_a_reference_table() -> None:
+    statements = (
+        "CREATE REFERENCE customers FROM 'shop.customers';"
+        "CREATE MATERIALIZED VIEW v WITH (state_ttl_seconds = 60) AS SELECT a.id, c.country FROM {}"
+    )
+    before = (
+        "(SELECT a.id, c.country FROM orders a JOIN customers c ON c.id = a.customer) c JOIN payments a ON a.id = c.id"
+    )
+    parse_application(Definition, statements.format(before))
+    after = "orders a JOIN payments b ON a.id = b.id JOIN customers c ON c.id = a.customer"
+    with pytest.raises(InvalidRequest, match="the reference table customers is read once for each row"):
+        parse_application(Definition, statements.format(after))

@@ -40,6 +40,8 @@ _SESSION_SETTINGS = {
     "spark.sql.adaptive.enabled": "false",
     # Without ANSI mode, a sum that overflows is null, like a sum of no values.
     "spark.sql.ansi.enabled": "true",
+    # A join with an empty table would be replaced by no rows, and operators with state below it would not run.
+    "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.PropagateEmptyRelation",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "32768",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.session.timeZone": "UTC",

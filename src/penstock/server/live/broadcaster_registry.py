@@ -16,7 +16,7 @@ from penstock.log.notify import cycle_topic
 from penstock.log.queue import Queue
 from penstock.server.http.errors import Problem, retry_after
 from penstock.server.live.broadcaster import Broadcaster
-from penstock.server.live.compared_results import ClientResultReader, CurrentResultReader
+from penstock.server.live.compared_results import ClientResultReader, CurrentResultReader, ViewResultReader
 from penstock.server.live.query_feed import QueryBroadcaster
 from penstock.server.live.query_results import QueryResultReader
 from penstock.server.live.subscriber import Subscriber
@@ -33,6 +33,7 @@ class LiveQuery:
     id: int
     name: str
     is_client_query: bool
+    is_view: bool
 
 
 class _SourceKey(NamedTuple):
@@ -82,11 +83,16 @@ class BroadcasterRegistry:
                 client_results, topic = ClientResultReader(database, query.id), client_cycle_topic(query.id)
                 # Ids of the two kinds of queries overlap; negative stream ids keep them apart.
                 return QueryBroadcaster(client_results, -query.id, notifier, topic, self._metrics, on_empty)
-            reader = CurrentResultReader if current else QueryResultReader
+            reader: type[ViewResultReader | CurrentResultReader | QueryResultReader] = QueryResultReader
+            if query.is_view:
+                reader = ViewResultReader
+            elif current:
+                reader = CurrentResultReader
             results = reader(database, query.id, query.name)
             return QueryBroadcaster(results, query.id, notifier, cycle_topic(query.id), self._metrics, on_empty)
 
-        kind = "client query" if query.is_client_query else "current windows" if current else "query"
+        is_current = current and not query.is_view
+        kind = "client query" if query.is_client_query else "current windows" if is_current else "query"
         source = _SourceKey(kind, query.id)
         return self._subscribe(source, create, keys, last_id)
 

@@ -14,7 +14,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, NamedTuple, TypeAlias
 
-from psycopg.rows import class_row
+from psycopg.rows import class_row, scalar_row
 
 from penstock.core.errors import Conflict, NotFound
 from penstock.db.pg_arrays import int_array
@@ -120,10 +120,54 @@ class CurrentResultReader(ComparingReader):
         return rows
 
     def _compare(self, before: dict[Any, ResultRow], now: _Results) -> ResultChanges:
-        rows = [row for key, row in now.rows.items() if before.get(key) != row]
-        gone = [key for key in before if key not in now.rows]
-        replaced = [*(key for key, _ in rows), *gone]
-        return ResultChanges(now.position, rows, replaced=replaced, is_truncated=now.is_truncated)
+        return _replaced_rows(before, now)
+
+
+class ViewResultReader(ComparingReader):
+    """Reads the rows of a materialized view, by their key as text: several columns are a JSON array."""
+
+    def __init__(self, database: Database, query_id: int, name: str) -> None:
+        super().__init__(database, query_id)
+        self._name = name
+
+    async def _read_results(self, conn: Connection, last: _Results, keys: list[str] | None) -> _Results:
+        position = await read_position(conn, self._id)
+        version = (position.cycle, keys)
+        if version == last.version:
+            return replace(last, position=position)
+        rows = await self._read_rows(conn, keys)
+        by_key = {row[0]: row for row in rows[:MAX_ROWS]}
+        return _Results(position, by_key, len(rows) > MAX_ROWS, version)
+
+    async def _read_rows(self, conn: Connection, keys: list[str] | None) -> list[ResultRow]:
+        cursor = conn.cursor(row_factory=scalar_row)
+        view = await (await cursor.execute(_sql["view_columns"].encode(), {"query": self._id})).fetchone()
+        if view is None:
+            return []
+        columns = [each["name"] for each in view["columns"] if not each["is_hidden"]]
+        key_columns = [quote_identifier("t", name).as_string() for name in view["key"]]
+        texts = [f"{column}::text" for column in key_columns]
+        statement = fill_placeholders(
+            _sql["view_rows"],
+            id=int(self._id),
+            key=texts[0] if len(texts) == 1 else f"array_to_json(ARRAY[{', '.join(texts)}])::text",
+            columns=", ".join(quote_identifier("t", name).as_string() for name in columns),
+            order=", ".join(key_columns),
+        )
+        params = {"keys": keys, "limit": MAX_ROWS + 1}
+        rows: list[ResultRow] = await (await conn.execute(statement.encode(), params)).fetchall()
+        return rows
+
+    def _compare(self, before: dict[Any, ResultRow], now: _Results) -> ResultChanges:
+        return _replaced_rows(before, now)
+
+
+def _replaced_rows(before: dict[Any, ResultRow], now: _Results) -> ResultChanges:
+    """The rows that appeared or changed, and the keys of these and of rows that disappeared."""
+    rows = [row for key, row in now.rows.items() if before.get(key) != row]
+    gone = [key for key in before if key not in now.rows]
+    replaced = [*(key for key, _ in rows), *gone]
+    return ResultChanges(now.position, rows, replaced=replaced, is_truncated=now.is_truncated)
 
 
 class _StateVersion(NamedTuple):

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from penstock.core.errors import InvalidOption, InvalidRequest
 from penstock.core.option_checks import check_integer, check_number
-from penstock.stream.views.view_plan import Operator, ViewSource, has_expiring_state, output_columns, walk
+from penstock.stream.views.view_plan import (
+    Operator,
+    ViewSource,
+    first_lookup_of_joined_rows,
+    has_expiring_state,
+    output_columns,
+    walk,
+)
 
 if TYPE_CHECKING:
     from penstock.stream.definition import Definition
@@ -70,6 +77,13 @@ class MaterializedView:
             raise InvalidOption(
                 "state_ttl_seconds has no effect on this view: none of its operators keeps rows of events. Leave it "
                 "out, or set it for the view that this one reads",
+                option="state_ttl_seconds",
+            )
+        table = first_lookup_of_joined_rows(self.root)
+        if table is not None:
+            raise InvalidOption(
+                f"state_ttl_seconds lets rows of a join of events disappear, and the reference table {table} is read "
+                "once for each row: join the events with it before they are joined with each other",
                 option="state_ttl_seconds",
             )
 

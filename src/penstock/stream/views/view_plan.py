@@ -279,6 +279,20 @@ def has_expiring_state(root: Operator) -> bool:
     return any(is_append_only(source) for operator in stateful for source in inputs_of(operator))
 
 
+def first_lookup_of_joined_rows(root: Operator) -> str | None:
+    """The name of a reference table that the rows of a join of events are joined with; None if there is none."""
+    for join in walk(root):
+        if isinstance(join, Join) and is_reference(join.left) != is_reference(join.right):
+            rows, table = (join.left, join.right) if is_reference(join.right) else (join.right, join.left)
+            if any(map(_is_join_of_events, walk(rows))):
+                return next(each.table for each in walk(table) if isinstance(each, ReferenceSource))
+    return None
+
+
+def _is_join_of_events(operator: Operator) -> bool:
+    return isinstance(operator, Join) and not any(map(is_reference, inputs_of(operator)))
+
+
 #: The joins of rows, on the left, with a reference table.
 LOOKUP_KINDS: tuple[JoinKind, ...] = (JoinKind.INNER, JoinKind.LEFT, JoinKind.SEMI, JoinKind.ANTI)
 

@@ -46,3 +46,13 @@ SELECT v.key, row_to_json(v)::text FROM penstock_live.{view} v
 WHERE coalesce(v.key, '') = ANY(%(keys)s::text[])
 ORDER BY v.window_end, v.key
 LIMIT %(limit)s
+
+-- name: view_columns
+-- Null before the first start of the view.
+SELECT q.view FROM penstock.queries q WHERE q.id = %(query)s
+
+-- name: view_rows
+SELECT {key}, (SELECT row_to_json(v)::text FROM (SELECT {columns}, t.updated_at) v) FROM penstock.view_{id} t
+WHERE %(keys)s::text[] IS NULL OR {key} = ANY(%(keys)s)
+ORDER BY {order}
+LIMIT %(limit)s
