@@ -69,6 +69,7 @@ SELECT auction, bidder, price, dateTime, extra,
 FROM bid
 
 -- name: q11
+-- RANGE, since bids of one time may be in another order in each of the two window functions.
 WITH gaps AS (
     SELECT bidder, dateTime,
         dateTime - lag(dateTime) OVER (PARTITION BY bidder ORDER BY dateTime) < INTERVAL '10 seconds' AS continues
@@ -77,7 +78,7 @@ WITH gaps AS (
 sessions AS (
     SELECT bidder, dateTime,
         count_if(continues IS NOT TRUE)
-            OVER (PARTITION BY bidder ORDER BY dateTime ROWS UNBOUNDED PRECEDING) AS session
+            OVER (PARTITION BY bidder ORDER BY dateTime RANGE UNBOUNDED PRECEDING) AS session
     FROM gaps
 )
 SELECT bidder, count(*) AS bid_count, min(dateTime) AS starts, max(dateTime) + INTERVAL '10 seconds' AS ends

@@ -47,6 +47,36 @@ def test_casts_and_functions_that_fail_are_null(bench: Bench) -> None:
     assert not bench.letters()
 
 
+def test_a_text_that_is_no_number_equals_none(bench: Bench) -> None:
+    create_queues(bench)
+    bench.push(
+        [(None, {"id": number, "customer": name, "amount": 1}) for number, name in ((1, "x"), (2, "2"), (3, "1"))]
+    )
+    run(
+        bench,
+        "CREATE MATERIALIZED VIEW a AS SELECT id FROM orders WHERE customer = 2;"
+        "CREATE MATERIALIZED VIEW b AS SELECT o.id, p.id AS other FROM orders o JOIN orders p ON o.customer = p.id;"
+        "CREATE MATERIALIZED VIEW c AS SELECT customer > 1 AS is_more, count(*) AS n FROM orders GROUP BY customer > 1",
+    )
+    assert read_rows(bench.url, "a") == expected_rows(bench, "SELECT 2")
+    assert read_rows(bench.url, "b") == expected_rows(bench, "SELECT 2, 2 UNION ALL SELECT 3, 1")
+    assert read_rows(bench.url, "c") == expected_rows(
+        bench, "SELECT NULL, 1 UNION ALL SELECT true, 1 UNION ALL SELECT false, 1"
+    )
+    assert not bench.letters()
+
+
+def test_times_far_from_now_keep_their_microseconds(bench: Bench) -> None:
+    create_queues(bench)
+    times = ["9999-12-31T23:59:59.999999Z", "9999-12-31T23:59:59.999998Z", "0002-01-01T00:00:00.000001Z"]
+    bench.push([(None, {"id": number, "customer": "ada", "placed": time}) for number, time in enumerate(times)])
+    run(bench, "CREATE MATERIALIZED VIEW v AS SELECT placed, count(*) AS n FROM orders GROUP BY placed")
+    found = bench.ask(
+        "SELECT array_agg(to_json(placed AT TIME ZONE 'UTC') #>> '{}' ORDER BY placed) FROM penstock_live.v"
+    )
+    assert [f"{time}Z" for time in found] == sorted(times)
+
+
 def test_an_aggregate_of_all_rows_is_a_row_without_any(bench: Bench) -> None:
     create_queues(bench)
     push_random(bench, random.Random(1), 0, 5)

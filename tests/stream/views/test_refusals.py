@@ -36,6 +36,8 @@ REFUSALS = [
     ("SELECT sum(x) OVER ^w AS r FROM t", "there is no window 'w'"),
     ("SELECT id FROM t ORDER BY ^x", "ORDER BY without LIMIT"),
     ("SELECT id FROM t ORDER BY x LIMIT ^0", "LIMIT takes a whole number from 1"),
+    ("SELECT id FROM t ORDER BY x FETCH FIRST ^2 ROWS WITH TIES", "FETCH FIRST with PERCENT or WITH TIES"),
+    ("SELECT id, (SELECT x FROM u ORDER BY x FETCH FIRST 2 ROWS ONLY) AS y FROM t", "this subquery may return several"),
     ("SELECT id FROM t ORDER BY x LIMIT 2 OFFSET ^3", "OFFSET: use LIMIT in the view"),
     ("SELECT DISTINCT k FROM t ORDER BY ^x LIMIT 2", "ORDER BY of SELECT DISTINCT takes columns of the select list"),
     ("SELECT id FROM t WHERE x > 1 OR EXISTS (SELECT ^1 FROM u)", "EXISTS is a condition of WHERE or HAVING"),

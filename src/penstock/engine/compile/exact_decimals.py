@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from importlib import resources
-from typing import Any
+from typing import Any, cast
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -30,11 +30,17 @@ def try_column(spark: SparkSession, expression: str) -> Column:
     """A Column with exact arithmetic that is null where the expression cannot be computed.
 
     That is where a quotient, a cast or a number that is too large would be an error, and where a function that has a
-    variant with ``try_`` would be one.
+    variant with ``try_`` would be one. Spark's own casts count: ``name = 5`` is null where the name is no number.
     """
     if expression.isidentifier():
         return F.expr(expression)
     return ClassicColumn(_compile(spark._jvm).tryColumn(spark._jsparkSession, expression))
+
+
+def with_null_for_failed_casts(spark: SparkSession, value: Column) -> Column:
+    """A Column whose casts are null where they fail, also those that Spark adds."""
+    wrapped = _compile(spark._jvm).withNullForFailedCasts(spark._jsparkSession, cast("ClassicColumn", value)._jc)
+    return ClassicColumn(wrapped)
 
 
 def select(frame: DataFrame, names: list[str], expression: Column) -> DataFrame:

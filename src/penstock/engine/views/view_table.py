@@ -21,8 +21,11 @@ from penstock.engine.views.view_reader import ViewColumn
 _sql = Statements("penstock.engine.views", "view_table.sql")
 _state_sql = Statements("penstock.engine.views.state", "run_store.sql")
 
-#: PostgreSQL converts microseconds faster than text.
-_MICROS_TO_TIME = "'epoch'::timestamptz + c.{} * interval '1 microsecond'"
+#: PostgreSQL converts microseconds faster than text. It multiplies intervals as doubles, which hold whole seconds of
+#: every year, and microseconds only until 2255.
+_MICROS_TO_TIME = (
+    "'epoch'::timestamptz + c.{0} / 1000000 * interval '1 second' + c.{0} % 1000000 * interval '1 microsecond'"
+)
 
 
 @dataclass(frozen=True)

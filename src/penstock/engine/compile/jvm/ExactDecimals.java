@@ -37,6 +37,7 @@ public final class ExactDecimals {
     private static final String EARLY_EVALUATION = "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation";
     private static final String PREFIX = "penstock_exact_";
     private static final String TRY_PREFIX = "penstock_try_";
+    private static final String TRY_CASTS = "penstock_try_casts";
     private static final String[] OPERATORS = {"+", "-", "*", "/"};
     private static final String[] NAMES = {"add", "subtract", "multiply", "divide"};
     private static final String[] METHODS = {"$plus", "$minus", "$times", "$div"};
@@ -48,7 +49,26 @@ public final class ExactDecimals {
 
     /** Parses an SQL expression that is null where it cannot be computed. */
     public Column tryColumn(SparkSession session, String text) throws Exception {
-        return column(session, session.sessionState().sqlParser().parseExpression(text), true);
+        Column column = column(session, session.sessionState().sqlParser().parseExpression(text), true);
+        return withNullForFailedCasts(session, column);
+    }
+
+    /** A column whose casts are null where they fail, also those that Spark adds when it analyzes the column. */
+    public Column withNullForFailedCasts(SparkSession session, Column column) {
+        register(session);
+        Expression expression = ColumnNodeToExpressionConverter$.MODULE$.apply(column.node());
+        // Spark finds window functions before it builds other functions.
+        if (hasWindow(expression)) return column;
+        return ExpressionUtils.column(new UnresolvedFunction(
+            one(TRY_CASTS), one(expression), false, Option.empty(), Option.empty(), none(), false));
+    }
+
+    private static boolean hasWindow(Expression expression) {
+        if (expression instanceof UnresolvedWindowExpression || expression instanceof WindowExpression) return true;
+        for (int i = 0; i < expression.children().size(); i++) {
+            if (hasWindow((Expression) expression.children().apply(i))) return true;
+        }
+        return false;
     }
 
     /** Rewrites a column. */
@@ -77,6 +97,7 @@ public final class ExactDecimals {
             session.sessionState().functionRegistry().createOrReplaceTempFunction(
                 TRY_PREFIX + NAMES[i], new Operator(i, true), "scala_udf");
         }
+        session.sessionState().functionRegistry().createOrReplaceTempFunction(TRY_CASTS, new TryCasts(), "scala_udf");
         session.sessionState().experimentalMethods().extraOptimizations_$eq(one(new DecimalTextRule()));
         // This rule evaluates small tables before ours is applied.
         String excluded = session.sessionState().conf().getConfString(EXCLUDED_RULES, "");
@@ -284,6 +305,25 @@ public final class ExactDecimals {
             DataType type = operand.dataType();
             if (type instanceof DecimalType) return (DecimalType) type;
             return type instanceof IntegralType ? DecimalType$.MODULE$.forType(type) : null;
+        }
+    }
+
+    /** Builds an expression without casts that raise errors. Its arguments have the casts that Spark adds. */
+    private static final class TryCasts extends AbstractFunction1 {
+        public Object apply(Object arguments) {
+            return ((TreeNode) ((Seq) arguments).apply(0)).transform(new AnsiCast());
+        }
+    }
+
+    private static final class AnsiCast extends scala.runtime.AbstractPartialFunction {
+        public boolean isDefinedAt(Object expression) {
+            return expression instanceof Cast && ((Cast) expression).evalMode().equals(EvalMode.ANSI());
+        }
+
+        public Object applyOrElse(Object expression, scala.Function1 otherwise) {
+            if (!isDefinedAt(expression)) return otherwise.apply(expression);
+            Cast cast = (Cast) expression;
+            return new Cast(cast.child(), cast.dataType(), cast.timeZoneId(), EvalMode.TRY());
         }
     }
 

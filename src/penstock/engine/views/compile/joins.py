@@ -11,6 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
+from penstock.engine.compile import exact_decimals
 from penstock.engine.views.compile.spark_relation import (
     SparkRelation,
     apply_function,
@@ -140,11 +141,11 @@ class JoinKeys:
         types = [(left.type_of(a), right.type_of(b)) for a, b in zip(ours, theirs, strict=True)]
         return cls(
             [
-                comparable(left.frame, _common(column, pair[1]), f"the join key {sql}")
+                comparable(left.frame, _common(left, column, pair[1]), f"the join key {sql}")
                 for column, pair, sql in zip(ours, types, left_keys, strict=True)
             ],
             [
-                comparable(right.frame, _common(column, pair[0]), f"the join key {sql}")
+                comparable(right.frame, _common(right, column, pair[0]), f"the join key {sql}")
                 for column, pair, sql in zip(theirs, types, right_keys, strict=True)
             ],
         )
@@ -249,6 +250,6 @@ def _prefixed(side: int, name: str) -> str:
     return f"{'lr'[side]}:{name}"
 
 
-def _common(column: Column, other: DataType) -> Column:
+def _common(relation: SparkRelation, column: Column, other: DataType) -> Column:
     """The value in the type that it has in common with the other side's, as Spark would compare them."""
-    return F.coalesce(column, F.lit(None).cast(other))
+    return exact_decimals.with_null_for_failed_casts(relation.spark, F.coalesce(column, F.lit(None).cast(other)))

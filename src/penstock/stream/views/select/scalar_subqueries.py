@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from penstock.stream.views.expressions import to_sql, tree_columns
 from penstock.stream.views.select.aggregate_calls import AggregateCalls
+from penstock.stream.views.select.sort_keys import parse_limit
 from penstock.stream.views.select_tree import (
     call,
     column,
@@ -61,7 +62,7 @@ def _attach(planner: QueryPlanner, operator: Operator, query: Any) -> tuple[Oper
     if len(query.selects) != 1:
         raise source.error(query, f"a subquery in an expression has one column, and this one has {len(query.selects)}")
     limit = query.args.get("limit")
-    is_single = limit is not None and limit.expression.name == "1"
+    is_single = limit is not None and parse_limit(planner.statement, query) == 1
     if tree_columns(query) & set(output_columns(operator)):
         return _attach_correlated(planner, operator, query)
     is_aggregate = isinstance(query, exp.Select) and has_aggregates(query) and not query.args.get("group")

@@ -30,6 +30,13 @@ def parse_limit(statement: Statement, query: Any) -> int | None:
                 "ORDER BY without LIMIT: a view is a table, which has no order; add LIMIT, or sort where it is read",
             )
         return None
+    options = limit.args.get("limit_options")
+    if options is not None and (options.args.get("percent") or options.args.get("with_ties")):
+        raise statement.source.error(
+            limit,
+            "FETCH FIRST with PERCENT or WITH TIES is not supported: write LIMIT 10, or QUALIFY rank() OVER (ORDER BY "
+            "...) <= 10 to keep ties",
+        )
     number = limit.expression if isinstance(limit, exp.Limit) else limit.args.get("count")
     if not isinstance(number, exp.Literal) or not number.name.isdecimal() or int(number.name) < 1:
         raise statement.source.error(limit, "LIMIT takes a whole number from 1: LIMIT 10")
