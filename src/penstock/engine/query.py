@@ -364,7 +364,7 @@ async def _read_rows(settings: Settings, request: RowRequest) -> QueryRows:
 
 def _explain(error: BaseException) -> BaseException:
     """Replace the network error that a dead JVM causes."""
-    if isinstance(error, Py4JJavaError) or not isinstance(error, Py4JError | ConnectionError):
+    if isinstance(error, Py4JJavaError) or not isinstance(error, Py4JError | ConnectionError) or _is_jvm_alive():
         return error
     explained = SparkFailure(
         "the JVM that Spark runs in has ended. Nothing is lost: start the query again, or let a standby continue "
@@ -372,6 +372,17 @@ def _explain(error: BaseException) -> BaseException:
     )
     explained.__cause__ = error
     return explained
+
+
+def _is_jvm_alive() -> bool:
+    context = SparkContext._active_spark_context
+    if context is None:
+        return False
+    try:
+        context._jvm.java.lang.System.nanoTime()  # type: ignore[union-attr]  # set while the context is active
+    except (Py4JError, ConnectionError):
+        return False
+    return True
 
 
 def _warm_up(context: QueryContext, stopping: threading.Event) -> PreparedQuery | None:

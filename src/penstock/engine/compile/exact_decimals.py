@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from functools import lru_cache
 from importlib import resources
+from threading import Lock
 from typing import Any, cast
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.classic.column import Column as ClassicColumn
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
+
+_compile_lock = Lock()
 
 
 def column(spark: SparkSession, expression: Any) -> Column:
@@ -55,8 +58,14 @@ def run_query(spark: SparkSession, query: str) -> DataFrame:
     return ClassicDataFrame(_compile(spark._jvm).query(spark._jsparkSession, query), spark)
 
 
-@lru_cache(maxsize=1)
 def _compile(jvm: Any) -> Any:
+    # Py4J finds methods by the name of their class, so queries that start at the same time must not compile it twice.
+    with _compile_lock:
+        return _compile_once(jvm)
+
+
+@lru_cache(maxsize=1)
+def _compile_once(jvm: Any) -> Any:
     source = resources.files("penstock.engine.compile").joinpath("jvm", "ExactDecimals.java")
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
     compiler.setParentClassLoader(jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader())

@@ -12,6 +12,7 @@ from penstock.stream.views.names.named_windows import replace_named_windows
 from penstock.stream.views.names.scope import Scope, access
 from penstock.stream.views.names.select_aliases import SelectAliases
 from penstock.stream.views.names.stars import expand_star, is_star
+from penstock.stream.views.names.time_windows import WINDOW_FUNCTIONS
 from penstock.stream.views.names.view_clauses import check_clauses, check_function, grouping_error
 from penstock.stream.views.names.window_calls import WindowCalls
 from penstock.stream.views.select_tree import aggregate_calls, call, function_name, quoted, replace_nodes, unwrap
@@ -80,8 +81,8 @@ class SelectNames:
             return self._qualify_subquery(part)
         if isinstance(part, exp.Column):
             return self._qualify_column(part)
-        is_window = function_name(part) == "window"
-        if isinstance(part, exp.Dot) and function_name(part.this) == "window":
+        is_window = function_name(part) in WINDOW_FUNCTIONS
+        if isinstance(part, exp.Dot) and function_name(part.this) in WINDOW_FUNCTIONS:
             return access(replace_nodes(part.this, self._replacement), part.expression)
         if is_window and part.expressions:
             return self._windows.value(part, self._resolve(part.expressions[0]))
@@ -125,7 +126,7 @@ class SelectNames:
         """Find the window(...) of GROUP BY, which other clauses call ``window``."""
         group = self._select.args.get("group")
         for node in group.expressions if group is not None else []:
-            if function_name(node) == "window":
+            if function_name(node) in WINDOW_FUNCTIONS:
                 self._windows.grouped = self._resolve(node)
             else:
                 self._windows.check(node)

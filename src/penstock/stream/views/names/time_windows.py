@@ -11,6 +11,7 @@ from typing import Any
 from sqlglot import exp
 
 from penstock.stream.sql.sql_source import SqlSource
+from penstock.stream.views.names.calendar_windows import CalendarTimeWindow, parse_calendar_call
 from penstock.stream.views.select_tree import call, function_name, is_aggregate, own_nodes, quoted
 from penstock.stream.windows import parse_duration
 
@@ -26,13 +27,11 @@ _CLOSING = (
 _ADVICE = {
     "session_window": _CLOSING.format(name="session_window"),
     "session": _CLOSING.format(name="SESSION"),
-    "calendar_window": (
-        "calendar_window belongs to streams with windows that close: write date_trunc('month', event_time), or "
-        "date_trunc('month', from_utc_timestamp(event_time, 'Europe/Rome'))"
-    ),
     "cumulate": f"CUMULATE is not supported: write {_TABLE_EXAMPLES['tumble']}",
 }
 _MAX_WINDOWS_PER_ROW = 1000
+#: The functions whose value is an object with the start and the end of a window.
+WINDOW_FUNCTIONS = ("window", "calendar_window")
 _GROUP_FUNCTIONS = ("tumble_start", "tumble_end", "hop_start", "hop_end")
 
 
@@ -79,8 +78,8 @@ class TimeWindow:
         return call("unix_micros", exp.cast(self.time.copy(), "timestamp"))
 
 
-def parse_window_call(source: SqlSource, node: exp.Expr) -> TimeWindow | None:
-    """Return the window of ``window(time, size [, slide])``; None for another function."""
+def parse_window_call(source: SqlSource, node: exp.Expr) -> TimeWindow | CalendarTimeWindow | None:
+    """Return the window of ``window(time, size [, slide])`` or ``calendar_window``; None for another function."""
     name = function_name(node)
     if name in _ADVICE:
         raise source.error(node, _ADVICE[name])
@@ -89,13 +88,15 @@ def parse_window_call(source: SqlSource, node: exp.Expr) -> TimeWindow | None:
             node,
             f"{name.upper()} is no function of a row: write FROM {_TABLE_EXAMPLES['tumble']}, or {_WINDOW_EXAMPLE}",
         )
-    if name != "window":
+    if name not in WINDOW_FUNCTIONS:
         return None
     arguments = node.expressions
+    if arguments and any(is_aggregate(part) for part in own_nodes(arguments[0])):
+        raise source.error(node, f"{name} takes the time of a row and not an aggregate")
+    if name == "calendar_window":
+        return parse_calendar_call(source, node)
     if not 2 <= len(arguments) <= 3:
         raise source.error(node, f"window takes a time and a length: {_WINDOW_EXAMPLE}; no shifted start")
-    if any(is_aggregate(part) for part in own_nodes(arguments[0])):
-        raise source.error(node, "window takes the time of a row and not an aggregate")
     return _checked(source, node, arguments[0], arguments[1], arguments[-1])
 
 

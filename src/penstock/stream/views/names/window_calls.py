@@ -1,4 +1,4 @@
-"""The calls ``window(time, size [, slide])`` of a SELECT."""
+"""The calls ``window(time, size [, slide])`` and ``calendar_window(time, unit, ...)`` of a SELECT."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
+from penstock.stream.views.names.calendar_windows import CalendarTimeWindow
 from penstock.stream.views.names.relations import add_lateral
 from penstock.stream.views.names.scope import access
 from penstock.stream.views.names.time_windows import TimeWindow, parse_window_call
@@ -36,7 +37,10 @@ class WindowCalls:
         window = parse_window_call(self._statement.source, node)
         if window is None:
             raise TypeError(f"{node.sql('spark')} is no call of window")
-        value = window.value(self._sliding_start(window) if window.is_sliding else self._tumbling_start(window))
+        if isinstance(window, TimeWindow) and window.is_sliding:
+            value = window.value(self._sliding_start(window))
+        else:
+            value = window.value(self._tumbling_start(window))
         value.meta["is_window"] = True
         value.meta["is_resolved"] = True
         return value
@@ -56,7 +60,7 @@ class WindowCalls:
             alias = start.args["table"].name
             self._select.append("laterals", exp.Lateral(alias=exp.TableAlias(this=quoted(alias))))
 
-    def _tumbling_start(self, window: TimeWindow) -> exp.Expr:
+    def _tumbling_start(self, window: TimeWindow | CalendarTimeWindow) -> exp.Expr:
         if window.time not in self._times:
             self._times.append(window.time.copy())
         return window.tumbling_start()
