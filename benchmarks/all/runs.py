@@ -31,6 +31,7 @@ RUNS = (
     Run("connector", ("connector",)),
     Run("nexmark", ("nexmark",)),
     Run("joins", ("joins",)),
+    Run("totals", ("totals",)),
     Run("profile", ("profile",)),
     *(Run(f"scaling-{curve}", ("scaling", "--curve", curve)) for curve in CURVES),
 )

@@ -39,6 +39,8 @@ class Follow(msgspec.Struct, frozen=True, tag="follow"):
     source: str
     #: Whether cycles run without a pause. False: the default interval.
     eager: bool = True
+    #: Whether there are no windows: one row per key, a materialized view.
+    is_view: bool = False
     #: Whether to sum the amounts.
     totals: bool = False
     #: Event-time windows instead of processing-time minutes.

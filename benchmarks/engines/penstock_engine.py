@@ -61,7 +61,11 @@ def follow(job: Follow) -> None:
     """Run the query until SIGTERM."""
     options: dict[str, Any] = {"interval_seconds": 0} if job.eager else {}
     totals = {"total": "sum(amount)"} if job.totals else {}
-    stream = _window(job).aggregate({"count": agg.count(), "seq": "max(seq)", **totals})
+    aggregates = {"count": agg.count(), "seq": "max(seq)", **totals}
+    if job.is_view:
+        stream = Stream.from_(job.source).aggregate(aggregates).materialize(job.name)
+    else:
+        stream = _window(job).aggregate(aggregates)
     if job.closing is not None:
         stream = stream.to(job.closing.sink)
     stream.run(job.name, settings=Settings(database_url=job.url), **options)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+#: A materialized view of Penstock, which has no history.
+VIEW = "view"
+
 # The open windows, and a view of all windows with is_open.
-_LIVE = {"penstock": 'penstock_live."{}"', "plain_spark": "{}_live"}
-_ALL = {"penstock": 'penstock_history."{}"', "plain_spark": "{}_all"}
+_LIVE = {"penstock": 'penstock_live."{}"', VIEW: 'penstock_live."{}"', "plain_spark": "{}_live"}
+_ALL = {"penstock": 'penstock_history."{}"', VIEW: 'penstock_live."{}"', "plain_spark": "{}_all"}
 
 
 def live_rows(engine: str, name: str) -> str:

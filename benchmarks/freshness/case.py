@@ -46,8 +46,8 @@ async def measure(
     async with AsyncExitStack() as stack:
         engine = await EngineProcess.start(case.engine, directory)
         stack.push_async_callback(engine.stop)
-        await engine.follow(Follow(name, server.url, spec.target, case.eager))
-        poller = stack.enter_context(Poller(server.url, live_rows(case.engine, name)))
+        await engine.follow(Follow(name, server.url, spec.target, case.eager, is_view=case.is_view))
+        poller = stack.enter_context(Poller(server.url, live_rows(case.results, name)))
         pusher, began = await _start_pusher(spec), time.monotonic()
         stack.callback(_kill, pusher)
 
@@ -61,7 +61,7 @@ async def measure(
 
         output, _ = await asyncio.wait_for(pusher.communicate(b""), _TIMEOUT_SECONDS)
         pushed = msgspec.json.decode(output, type=Pushed)
-        counted = await _all_counted(totals(case.engine, name), server.url, pushed.events, engine, poller)
+        counted = await _all_counted(totals(case.results, name), server.url, pushed.events, engine, poller)
     checks.expect(
         f"{case.name}: every event is counted once",
         counted == pushed.events,

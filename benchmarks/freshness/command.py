@@ -54,7 +54,8 @@ def _describe_run(plan: Plan, running: server.Server, checks: Checks) -> dict[st
     work = (
         f"Events over {KEYS:,} keys are pushed at a fixed rate every {PUSH_MS} ms, without waiting for the previous "
         f"push. Plain Spark gets a file every {FILE_MS} ms. The query computes the count and the highest number per "
-        "key and minute. The latency is from the call of the push, or from before the file is written, to the first "
+        "key and minute, and as a running total per key in a materialized view. The latency is from the call of the "
+        "push, or from before the file is written, to the first "
         f"poll that shows the event. A separate connection polls {len(PROBES)} keys every {POLL_MS} ms, so the "
         f"latency is overstated by up to {POLL_MS} ms and one SELECT. The warm-up is {plan.warm_up_seconds:.0f} s "
         f"after the first row, the measured time {plan.seconds:.0f} s. Cores are the CPU time of driver, JVM, Python "

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from benchmarks.engines.results import VIEW
+
 KEYS = 1_000
 #: The keys that the poller reads.
 PROBES = tuple(f"k{number}" for number in range(20))
@@ -25,12 +27,19 @@ class Case:
     engine: str
     rate: int
     eager: bool = True
+    #: Whether the query is a running total per key, a materialized view, instead of windows of a minute.
+    is_view: bool = False
+
+    @property
+    def results(self) -> str:
+        return VIEW if self.is_view else self.engine
 
 
 CASES = (
     Case("1000", "penstock", 1_000),
     Case("20000", "penstock", 20_000),
     Case("default", "penstock", 1_000, eager=False),
+    Case("total", "penstock", 1_000, is_view=True),
     Case("plain_spark", "plain_spark", 1_000),
 )
 

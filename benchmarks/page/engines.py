@@ -97,6 +97,7 @@ def freshness(result: Result) -> Section:
         "1000": "Penstock, no pause between cycles, 1,000 events/s",
         "20000": "Penstock, no pause between cycles, 20,000 events/s",
         "default": "Penstock, default setting, 1,000 events/s",
+        "total": "Penstock, a running total, no pause between cycles, 1,000 events/s",
         "plain_spark": "plain Spark, file source, 1,000 events/s",
     }
     cases = {name: result[name] for name in labels if name in result}
@@ -115,6 +116,17 @@ def freshness(result: Result) -> Section:
             measurement = f"freshness at 1,000 events/s, {setting}{'' if key == 'cores' else f', {key[:3]}'}"
             ours, theirs = find(result, name, key), find(result, "plain_spark", key)
             section.compare(measurement, unit, ours, "plain_spark", theirs, more_is_better=False)
+    return section
+
+
+def totals(result: Result) -> Section:
+    section = Section("Running totals", "Throughput of draining a queue into a materialized view with a row per key.")
+    drains = {name: drain for name, drain in result.items() if name.startswith("keys_")}
+    keys = ("events", "events_per_s", "engine_cpu_s_per_million", "postgresql_cpu_s_per_million")
+    rows = [
+        [f"{int(name.removeprefix('keys_')):,} keys", *(drain[key] for key in keys)] for name, drain in drains.items()
+    ]
+    section.tables.append(Table(["", "events", "events/s", "CPU s per million: engine", "PostgreSQL"], rows))
     return section
 
 

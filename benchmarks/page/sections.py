@@ -21,6 +21,7 @@ _SECTIONS: dict[str, Callable[[Result], Section]] = {
     "connector": engines.connector,
     "nexmark": engines.nexmark,
     "joins": engines.joins,
+    "totals": engines.totals,
     "profile": profile.profile,
 }
 
