@@ -154,20 +154,6 @@ def connector(result: Result) -> Section:
     return section
 
 
-def nexmark(result: Result) -> Section:
-    section = Section(
-        "Nexmark",
-        "The Nexmark queries as streaming SQL, one after another in one JVM. The time of a query includes the start "
-        "of each of its streams. The first query includes the start of the JVM and its JIT compilation, so its "
-        "figures are those of a cold start.",
-    )
-    keys = ("events_read", "events_per_s", "cpu_s_per_million", "seconds", "rows", "exact")
-    head = ["", "events read", "events/s", "CPU s per million", "seconds", "rows", "exact"]
-    queries: dict[str, dict[str, Any]] = find(result, "queries") or {}
-    section.tables.append(Table(head, [[name, *(query.get(key) for key in keys)] for name, query in queries.items()]))
-    return section
-
-
 def joins(result: Result) -> Section:
     section = Section("Joins", "A join of two queues, by the location of its state.")
     rates: dict[str, float] = find(result, "events_per_s") or {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from benchmarks.page import engines, profile, queues
+from benchmarks.page import engines, nexmark, profile, queues
 from benchmarks.page.parts import Section
 from benchmarks.page.results import Result
 
@@ -19,7 +19,7 @@ _SECTIONS: dict[str, Callable[[Result], Section]] = {
     "day": queues.day,
     "console": queues.console,
     "connector": engines.connector,
-    "nexmark": engines.nexmark,
+    "nexmark": nexmark.nexmark,
     "joins": engines.joins,
     "totals": engines.totals,
     "profile": profile.profile,
