@@ -343,7 +343,7 @@ def test_unauthorized_callers_are_refused_and_change_nothing(stage: Stage) -> No
 
 def names_the_queue(stage: Stage, endpoint: Endpoint) -> bool:
     body = BODIES[name_of(endpoint)](stage.facts) if needs_body(endpoint) else ""
-    return "{queue" in endpoint.path or QUEUE in f"{QUERIES.get(name_of(endpoint))} {body}"
+    return "{queue" in endpoint.path or "{ns}" in endpoint.path or QUEUE in f"{QUERIES.get(name_of(endpoint))} {body}"
 
 
 def is_allowed(endpoint: Endpoint, roles: frozenset[Role]) -> bool:
