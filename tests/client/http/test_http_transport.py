@@ -201,6 +201,19 @@ async def test_errors_have_their_attributes(server: str) -> None:
     assert odd.value.option == "partitions"
 
 
+async def test_a_push_that_waits_for_room_says_so(q: Penstock, proxy: Proxy, caplog: pytest.LogCaptureFixture) -> None:
+    proxy.plan.append(problem(429, "queue-full", retry_after=5))
+    pushing = asyncio.create_task(q.queue("jobs").push(numbered_events(1)))
+
+    async def is_reported() -> bool:
+        return "waiting: the detail" in caplog.text
+
+    await eventually(is_reported)
+    pushing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await pushing
+
+
 async def test_an_unreachable_server_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"

@@ -174,6 +174,23 @@ def test_write_waits_for_room_until_the_timeout(bench: Bench, direct: DirectSour
     assert len(there(bench)) == 9
 
 
+def test_write_that_waits_for_room_names_the_group(
+    bench: Bench, direct: DirectSource, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.penstock.queue("orders").config(max_depth_events=2).create("hash", 1)
+    bench.penstock.queue("orders").group("slow").pop()
+    bench.push([("a", {"n": n}) for n in range(2)])
+    writer = direct.writer(VALUES, queue="orders", fullQueueTimeoutSeconds=3)
+    parts = [writer.write(iter([values(2)]))]
+    with pytest.raises(QueueFull):
+        writer.commit(parts)
+    warnings = [record.getMessage() for record in caplog.records if record.name == "penstock.connector"]
+    assert any(
+        text.startswith("waiting") and "queue 'orders' is full: group 'slow' is 2 events behind" in text
+        for text in warnings
+    ), warnings
+
+
 def test_event_metadata_columns_are_written(bench: Bench, direct: DirectSource) -> None:
     bench.queue()
     schema = schema_of("key", "value", "queue", "partition", "offset", "timestamp", "headers", "id", "eventTime")
