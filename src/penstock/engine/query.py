@@ -54,7 +54,7 @@ from penstock.engine.worker.spark_task import set_cycle_job
 from penstock.log.log import Log
 from penstock.stream.definition import Definition
 from penstock.stream.fingerprint import describe, fingerprint, with_stored_order
-from penstock.stream.sink_binding import run_stream_sinks
+from penstock.stream.sinks import run_stream_sinks
 
 _logger = logging.getLogger("penstock.engine")
 

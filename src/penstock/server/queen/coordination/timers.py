@@ -19,7 +19,7 @@ from penstock.log.queue import DEFAULT_KEY
 from penstock.server.auth.identity import Role
 from penstock.server.http.errors import Problem
 from penstock.server.http.request_body import MAX_BODY_BYTES
-from penstock.server.ingest.accounting import charge_timers
+from penstock.server.ingest.push_counters import charge_timers
 from penstock.server.queen.coordination.errors import coordination_routes
 from penstock.server.queen.endpoint import ListBody, NullableList
 from penstock.server.queen.identifiers import MESSAGE_ID_HEADER, PRODUCER_HEADER, producer_subject

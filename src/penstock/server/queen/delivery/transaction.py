@@ -17,7 +17,7 @@ from penstock.log.coordination.transaction_step import CoordinationStep
 from penstock.log.read.ack_rules import AckOutcome
 from penstock.server.auth.identity import Role
 from penstock.server.http.errors import Problem
-from penstock.server.ingest.accounting import producer_id
+from penstock.server.ingest.push_counters import producer_id
 from penstock.server.queen.coordination.kv import KvRequestOperation, KvVerdict, kv_result, parse_kv
 from penstock.server.queen.coordination.timers import TimerRequestOperation, parse_timers, timer_result
 from penstock.server.queen.delivery.ack import INVALID_LEASE, GroupMessageAck, parse_ack, permit_partitions
