@@ -23,7 +23,7 @@ from penstock.log.groups import ConsumerGroups
 from penstock.log.notify import CHANNEL
 from penstock.log.read.ack import Acks, EventStatus, PartitionAck, group_by_lease, partition_ack
 from penstock.log.read.ack_request import TransactionAck, group_acks
-from penstock.log.read.ack_rules import AckOutcome
+from penstock.log.read.ack_rules import AckEffect
 from penstock.log.write.append import Appender
 from penstock.log.write.encode.batch import Batch
 from penstock.log.write.encode.piece import Piece
@@ -45,7 +45,7 @@ class TransactionResult:
     pushes: list[PushResult]
     acked: int
     #: The outcome of each ack, partition by partition.
-    outcomes: Sequence[AckOutcome] = ()
+    outcomes: Sequence[AckEffect] = ()
     #: The result of each operation on entries. Empty if the transaction was a repetition.
     kv: Sequence[Any] = ()
 
@@ -176,7 +176,7 @@ class Transactions:
 
     async def _run_once(
         self, acks: Sequence[PartitionAck], request: AppendRequest, step: TransactionStep | None
-    ) -> list[AckOutcome]:
+    ) -> list[AckEffect]:
         partition_ids = await self.appender.partition_ids([request])
         async with self.pool.connection() as conn, conn.transaction():
             if await self.idempotency_keys.claim_or_replay(conn, request):
@@ -221,7 +221,7 @@ class Transactions:
         request: AppendRequest,
         partition_ids: dict[PartitionName, int],
         step: TransactionStep | None = None,
-    ) -> list[AckOutcome]:
+    ) -> list[AckEffect]:
         """Apply the acks, run the step, and append. The order of the locks is cursors first, then partitions."""
         outcomes = await self.acks.apply_on(conn, acks) if acks else {}
         for ack in acks:

@@ -38,7 +38,7 @@ _MAX_DUE_PAUSE_SECONDS = 5.0
 
 @dataclass(frozen=True, kw_only=True)
 class PlannerConfig:
-    """What a planner needs to know about its query."""
+    """The properties of a query that its planner uses."""
 
     conninfo: str = field(repr=False)
     query_id: int

@@ -105,10 +105,10 @@ def order_in_groups(ids: IntArray, keys: Sequence[IntArray]) -> IntArray:
     tied[:-1] |= same
     begins = np.ones(len(ids), np.bool_)
     begins[1:] = ~same
-    places = np.flatnonzero(tied)
-    rows = order[places]
-    numbers = np.cumsum(begins[places]) - 1
-    order[places] = rows[order_in_groups(numbers, [key[rows] for key in keys[1:]])]
+    positions = np.flatnonzero(tied)
+    rows = order[positions]
+    numbers = np.cumsum(begins[positions]) - 1
+    order[positions] = rows[order_in_groups(numbers, [key[rows] for key in keys[1:]])]
     return order
 
 

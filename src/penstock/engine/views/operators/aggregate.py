@@ -35,7 +35,7 @@ _ROW_COUNT = Count(ROWS)
 
 @dataclass(frozen=True)
 class AggregateColumns:
-    """What is computed for each group."""
+    """The computations of each group."""
 
     groups: tuple[str, ...]
     accumulators: tuple[Accumulator, ...] = ()

@@ -14,7 +14,7 @@ from penstock.log.coordination.kv import check_operations
 from penstock.log.coordination.locks import access_names
 from penstock.log.coordination.timers import TOPIC
 from penstock.log.coordination.transaction_step import CoordinationStep
-from penstock.log.read.ack_rules import AckOutcome
+from penstock.log.read.ack_rules import AckEffect
 from penstock.server.auth.identity import Role
 from penstock.server.http.errors import Problem
 from penstock.server.ingest.push_counters import producer_id
@@ -136,7 +136,7 @@ def _check_operations(body: Operations) -> list[AckOperation | PushOperation]:
 
 
 def _results(
-    operations: Sequence[AckOperation | PushOperation], pushed: Sequence[PushItemResult], acks: Sequence[AckOutcome]
+    operations: Sequence[AckOperation | PushOperation], pushed: Sequence[PushItemResult], acks: Sequence[AckEffect]
 ) -> list[OperationResult]:
     results: list[OperationResult] = []
     next_pushed, next_ack = iter(pushed), iter(acks)
