@@ -446,7 +446,7 @@ CALLS: dict[str, Callable[[Log], Awaitable[object]]] = {
     "queues": lambda log: log.queues(),
     "describe": lambda log: log.describe(QUEUE),
     "groups": lambda log: log.groups(),
-    "lanes": lambda log: log.group_positions(QUEUE, GROUP),
+    "positions": lambda log: log.group_positions(QUEUE, GROUP),
     "subscribe": lambda log: log.subscribe(QUEUE, "another"),
     "seek": lambda log: log.seek(QUEUE, GROUP, "beginning"),
     "fetch": lambda log: log.fetch(QUEUE, "ada"),

@@ -178,7 +178,7 @@ def test_a_concurrency_gate_limits_events_in_flight_until_they_are_acked(calls: 
         while any(len(seqs) < 6 for seqs in seen.values()):
             events: list[Any] = workers.wait().timeout_millis(30_000).pop()
             assert len(events) <= 2
-            lag = {lane.partition: lane.lag for lane in workers.positions()}
+            lag = {position.partition: position.lag for position in workers.positions()}
             assert all(behind <= 2 for behind in lag.values())
             for event in events:
                 seen[event.key].append(event.data["seq"])
