@@ -19,7 +19,8 @@ from penstock.cli.demo.processes import ProcessFailed
 from penstock.cli.output import Output
 from penstock.core.errors import Conflict
 from tests.cli.command_line import CommandLine
-from tests.log.logs import ask, eventually, opened
+from tests.conditions import eventually_async
+from tests.log.logs import ask, opened
 
 pytestmark = pytest.mark.slow
 
@@ -172,7 +173,7 @@ async def test_a_demo_that_does_not_come_to_its_end_leaves_a_database_that_is_na
     wishes = DemoOptions(streams, None, 100, 1, headless=True, port=0)
     playing = asyncio.create_task(run_demo(Output(quiet=True), wishes, database_url=database_url, keep=False))
     if how == "it is in a hurry":
-        await eventually(lambda: _has(database_url, "calls.allowed"))
+        await eventually_async(lambda: _has(database_url, "calls.allowed"))
         playing.cancel()
     await asyncio.wait([playing])
 

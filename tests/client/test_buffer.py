@@ -15,7 +15,8 @@ from penstock import (
     SyncPenstock,
 )
 from penstock.client.queue import QueueHandle
-from tests.client.conditions import TIMEOUT_SECONDS, eventually, numbered_events, sequence_numbers
+from tests.client.conditions import TIMEOUT_SECONDS, numbered_events, sequence_numbers
+from tests.conditions import eventually_async
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ async def test_events_are_pushed_after_the_linger_time(clicks: QueueHandle) -> N
         async def stored() -> bool:
             return receipt.done
 
-        await eventually(stored)
+        await eventually_async(stored)
         assert sequence_numbers(await clicks.pop()) == [1]
 
 
@@ -114,7 +115,7 @@ async def test_a_buffer_that_waits_for_room_names_the_group(q: Penstock, caplog:
         async def is_reported() -> bool:
             return "waiting" in caplog.text
 
-        await eventually(is_reported)
+        await eventually_async(is_reported)
         assert "queue 'jobs' is full: group 'slow' is 2 events behind and 2 are allowed" in caplog.text
         assert not receipt.done
         events = await jobs.group("slow").batch(10).partitions(10).pop()

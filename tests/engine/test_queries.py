@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from penstock import Conflict, InvalidName, InvalidOption, NotFound, PenstockError, agg
-from tests.engine.pipelines import NEVER_IDLE, T0, Bench, counted, eventually, stream
+from tests.conditions import eventually
+from tests.engine.pipelines import NEVER_IDLE, T0, Bench, counted, stream
 
 
 def at(second: float, amount: int = 1, key: str | None = "k") -> tuple[str | None, dict[str, Any]]:

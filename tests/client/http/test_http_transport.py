@@ -27,9 +27,10 @@ from penstock.core.settings import Settings
 from penstock.db.pool import Database
 from penstock.server.auth.api_keys import ApiKeyStore
 from penstock.server.auth.identity import Role
-from tests.client.conditions import eventually, numbered_events, sequence_numbers
+from tests.client.conditions import numbered_events, sequence_numbers
 from tests.client.proxy import LOSE_RESPONSE, Proxy, response, run_proxy
 from tests.client.server_thread import serve_in_thread
+from tests.conditions import eventually_async
 from tests.server.server_process import run_server
 
 
@@ -142,7 +143,7 @@ async def test_a_cancelled_pop_releases_its_lease(q: Penstock, proxy: Proxy) -> 
     async def is_redelivered() -> bool:
         return sequence_numbers(await q.queue("jobs").pop()) == [0]
 
-    await eventually(is_redelivered)
+    await eventually_async(is_redelivered)
 
 
 @pytest.mark.parametrize(
@@ -208,7 +209,7 @@ async def test_a_push_that_waits_for_room_says_so(q: Penstock, proxy: Proxy, cap
     async def is_reported() -> bool:
         return "waiting: the detail" in caplog.text
 
-    await eventually(is_reported)
+    await eventually_async(is_reported)
     pushing.cancel()
     with pytest.raises(asyncio.CancelledError):
         await pushing

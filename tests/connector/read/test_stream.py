@@ -10,10 +10,11 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from penstock.connector.read.data_loss import EventsLost
 from penstock.core.errors import GroupBusy, QueueFull
+from tests.conditions import eventually
 from tests.connector.direct_source import DirectSource, ranges
 from tests.connector.maintenance import aged, forget, roll
 from tests.connector.read.test_batch import fill, numbers
-from tests.engine.pipelines import Bench, eventually
+from tests.engine.pipelines import Bench
 
 
 def test_batches_are_consecutive_and_repeatable(bench: Bench, direct: DirectSource) -> None:

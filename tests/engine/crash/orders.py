@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -18,6 +17,7 @@ from typing import Any, Self, TypeVar
 import psycopg
 
 from penstock import Event, Stream, SyncPenstock, agg
+from tests import conditions
 
 QUEUE = "orders"
 SINK = "totals"
@@ -46,14 +46,8 @@ def stream() -> Stream:
 
 
 def eventually(condition: Callable[[], _Answer], *, timeout: float = 240, what: str = "") -> _Answer:
-    """Wait until it is true; the machine may be busy with other things."""
-    deadline = time.monotonic() + timeout
-    while True:
-        answer = condition()
-        if answer:
-            return answer
-        assert time.monotonic() < deadline, f"it did not happen in {timeout:g} s: {what or condition}"
-        time.sleep(0.05)
+    """Wait longer than usual, for Spark and its cluster to start."""
+    return conditions.eventually(condition, what, timeout=timeout)
 
 
 class Orders:

@@ -14,8 +14,9 @@ import pytest
 from pyspark import TaskContext
 
 from penstock import Context, agg
+from tests.conditions import eventually
 from tests.engine.failing_events.events import good
-from tests.engine.pipelines import T0, Bench, counted, eventually, stream
+from tests.engine.pipelines import T0, Bench, counted, stream
 
 #: Calls a function again without a pause.
 AT_ONCE: dict[str, Any] = {"retry_pause_seconds": 0}

@@ -12,9 +12,10 @@ import pytest
 from penstock import concurrency_gate, token_bucket_gate
 from penstock.core.errors import InvalidOption, NotFound
 from penstock.stream.gates import NANOS_PER_TOKEN as TOKEN
+from tests.conditions import eventually
 from tests.engine.gates import ideal_limiter
 from tests.engine.oracle import micros
-from tests.engine.pipelines import Bench, eventually, stream
+from tests.engine.pipelines import Bench, stream
 
 #: Whether the partition of a key is parked.
 IS_PARKED = """

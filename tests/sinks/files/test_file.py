@@ -19,7 +19,8 @@ from penstock.log.log import Log
 from penstock.sinks import File, Sinks
 from penstock.sinks.conformance import make_events
 from penstock.sinks.files.progress_file import sync_directory
-from tests.log.logs import eventually, push
+from tests.conditions import eventually_async
+from tests.log.logs import push
 from tests.sinks.files.sink_files import read_lines, write_event
 
 WRITER = """
@@ -55,7 +56,7 @@ async def test_killed_writer_leaves_every_line_once(log: Log, queue: str, sinks_
         async def grown(before: int = before) -> object:
             return size() > before + 20_000
 
-        await eventually(grown)
+        await eventually_async(grown)
         writer.send_signal(signal.SIGKILL)
         writer.wait()
         kills += 1
