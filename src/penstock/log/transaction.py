@@ -16,6 +16,7 @@ from psycopg_pool import AsyncConnectionPool
 from penstock.core.errors import Conflict, DatabaseUnavailable, InvalidRequest, TransactionRefused
 from penstock.core.names import check_name
 from penstock.db.retry import CONNECTION_ERRORS
+from penstock.db.scalar import fetch_scalar
 from penstock.db.statements import Statements
 from penstock.db.user_connection import UserConnection, wrap_user_connection
 from penstock.log.catalog import MAX_LAYOUT_RETRIES, Catalog, is_layout_change
@@ -243,11 +244,11 @@ class Transactions:
 
     async def _check_database(self, conn: AsyncConnection[Any], request: AppendRequest) -> None:
         """Raise InvalidRequest if the connection is to another database, where the queue's id is another queue."""
-        exists = await (await conn.execute(_sql["has_schema"])).fetchone()
+        exists = await fetch_scalar(conn, _sql["has_schema"])
         for queue in {piece.queue.id: piece.queue for piece in request.pieces()}.values():
-            if exists is not None and exists[0]:
-                row = await (await conn.execute(_sql["created_at"], {"queue": queue.id})).fetchone()
-                if row is None or row[0] == queue.created_at:
+            if exists:
+                created_at = await fetch_scalar(conn, _sql["created_at"], {"queue": queue.id})
+                if created_at is None or created_at == queue.created_at:
                     continue
             raise InvalidRequest(
                 f"the connection is to a database that does not hold queue {queue.name!r}: events can be part of a "

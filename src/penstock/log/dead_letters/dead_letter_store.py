@@ -16,6 +16,7 @@ from penstock.core import json
 from penstock.core.clock import Clock
 from penstock.core.encryption import decrypt_text, encrypt_text
 from penstock.core.errors import CorruptChunk, NotFound
+from penstock.db.scalar import fetch_scalar
 from penstock.db.statements import Statements, fill_placeholders
 from penstock.log.catalog import Catalog
 from penstock.log.dead_letters.dead_letter import (
@@ -181,8 +182,7 @@ class DeadLetters:
     async def count(self, which: DeadLetterFilter) -> int:
         params = await self._params(which)
         async with self.pool.connection() as conn:
-            row = await (await conn.execute(_COUNT, params)).fetchone()
-        return int(row[0]) if row is not None else 0
+            return int(await fetch_scalar(conn, _COUNT, params))
 
     async def purge(self, which: DeadLetterFilter) -> int:
         params = await self._params(which)
