@@ -23,6 +23,7 @@ from penstock import (
     ServerUnavailable,
     SyncPenstock,
 )
+from penstock.client.connect import transport_for
 from penstock.core.settings import Settings
 from penstock.db.pool import Database
 from penstock.server.auth.api_keys import ApiKeyStore
@@ -194,8 +195,11 @@ async def test_errors_have_their_attributes(server: str) -> None:
             await jobs.push(numbered_events(1))
         with pytest.raises(InvalidEvent) as bad:
             await jobs.push([{"data": 1}, {"data": 1, "time": "noon"}])
+        transport = transport_for(Settings.from_env(url=server, database_url=None))
+        await transport.open()
         with pytest.raises(InvalidOption) as odd:
-            await q._session.transport.configure("x", {"lease_seconds": 1}, partitioning="hash", partitions=5000)
+            await transport.configure("x", {"lease_seconds": 1}, partitioning="hash", partitions=5000)
+        await transport.close()
 
     assert (full.value.queue, full.value.limit, full.value.retry_after > 0) == ("jobs", 2, True)
     assert (bad.value.index, bad.value.field) == (1, "time")

@@ -128,7 +128,7 @@ def test_repeated_commit_writes_once(bench: Bench, direct: DirectSource, caplog:
 def test_stream_that_restarts_its_batch_numbers_is_refused(bench: Bench, direct: DirectSource) -> None:
     bench.queue()
     writer: Any = direct.format(queue="orders", txnAppId="feed").streamWriter(VALUES, False)
-    target = writer._target  # without Spark, the writer does not know its stream
+    target = writer.target  # without Spark, the writer does not know its stream
     for batch in range(3):
         part = target.stage(WriteVersion("feed", batch, "first checkpoint"), iter([values(batch)]))
         writer.commit([part], batch)

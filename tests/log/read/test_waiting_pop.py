@@ -112,7 +112,7 @@ async def test_pops_that_wait_together_share_their_statements(log: Log, monkeypa
 
 async def _are_waiting(log: Log, most: int) -> bool:
     queue = await log.catalog.get(QUEUE)
-    return len(log.notifier._waiters.get(queue.id, ())) >= most
+    return log.notifier.waiting(queue.id) >= most
 
 
 async def test_a_waiting_pop_returns_when_a_lease_is_released(log: Log, other_log: Log) -> None:
