@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-CURVES = ("events", "keys", "queries", "lanes", "executors", "groups")
+CURVES = ("events", "keys", "queries", "partitions", "executors", "groups")
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ _TWO_CYCLES_SECONDS = 0.5
 #: The minimum efficiency in percent, by events per tenant.
 _EFFICIENCY = {2_000: 97.0, 5_000: 99.0}
 _RAW_PER_SECOND = 30_000
-_PARTS = ("models", "raw", "lanes")
+_PARTS = ("models", "raw", "partitions")
 _WORK = (
     "A queue with key partitions is filled and then drained through a gate into another queue. The gate allows each "
     f"tenant {RATE} events per second and bursts of {CAPACITY}. The release times of the events are checked: in order, "
@@ -35,7 +35,7 @@ def run(arguments: Sequence[str]) -> int:
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     options = parser("gate", "Measure the accuracy and throughput of gates.")
     options.add_argument(
-        "--only", choices=_PARTS, nargs="+", help="parts to measure (default: all; with --quick, all but lanes)"
+        "--only", choices=_PARTS, nargs="+", help="parts to measure (default: all; with --quick, all but partitions)"
     )
     names = [model.name.split()[0] for model in MODELS]
     options.add_argument("--models", choices=names, nargs="+", default=names, help="models to measure")
@@ -73,9 +73,9 @@ def _run_parts(bench: Bench, options: argparse.Namespace, result: dict[str, Any]
             print(f"  raw: {result['raw_per_s']:,} events/s", flush=True)
             if not options.quick:  # the workload is too small for a throughput
                 checks.expect("raw throughput", result["raw_per_s"] >= _RAW_PER_SECOND, f"{result['raw_per_s']:,}/s")
-    if "lanes" in options.only:
-        with checks.catching("lanes"):
-            result["lanes"] = _idle_partitions(bench, checks)
+    if "partitions" in options.only:
+        with checks.catching("partitions"):
+            result["partitions"] = _idle_partitions(bench, checks)
 
 
 def _idle_partitions(bench: Bench, checks: Checks) -> dict[str, float]:

@@ -120,7 +120,7 @@ class PopCell(Cell):
 
 def all_cells() -> list[Cell]:
     """Return every cell, in the order of a round."""
-    by_key = (("lanes_100", KEYS_100), ("dedup_off", DEDUP_OFF))
+    by_key = (("keyed_100", KEYS_100), ("dedup_off", DEDUP_OFF))
     return [
         *(PushCell(name=f"push_{n}", path=("push", str(n)), section="push", batch=n) for n in BATCHES),
         PushCell(name="push_64_tasks", path=("push_64_tasks",), section="push_64_tasks", batch=1, tasks=MANY_TASKS),

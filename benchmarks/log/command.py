@@ -92,9 +92,9 @@ async def _run_sections(bench: Bench, sections: Sequence[str], result: dict[str,
     if "bytes_per_event" in sections:
         with bench.checks.catching("bytes_per_event"):
             result["bytes_per_event"] = await bytes_per_event(bench, prefilled)
-    if "lanes_1000_worst" in sections:
-        with bench.checks.catching("lanes_1000_worst"):
-            result["lanes_1000_worst"] = await lock_contention(bench)
+    if "keyed_1000_worst" in sections:
+        with bench.checks.catching("keyed_1000_worst"):
+            result["keyed_1000_worst"] = await lock_contention(bench)
     if "history_ratio" in sections:
         with bench.checks.catching("history_ratio"):
             result["history"] = await history_ratio(bench)

@@ -15,7 +15,7 @@ _KIND = Kind("worst", partitions=None, users=CONTENDED_KEYS, dedup=True)
 async def lock_contention(bench: Bench) -> float:
     """Return the events per second of clients that share only the database."""
     print(
-        f"lanes_1000_worst: push {CONTENDED_KEYS} dicts to {CONTENDED_KEYS} key partitions at a time, "
+        f"keyed_1000_worst: push {CONTENDED_KEYS} dicts to {CONTENDED_KEYS} key partitions at a time, "
         f"{CONTENDING_CLIENTS} clients, deduplication on",
         flush=True,
     )
@@ -35,8 +35,8 @@ async def lock_contention(bench: Bench) -> float:
             await client.close()
     await asyncio.sleep(0.2)
     deadlocks = bench.server.deadlocks() - before
-    bench.checks.expect("lanes_1000_worst: no deadlocks", deadlocks == 0, f"{deadlocks} deadlocks")
-    await bench.verify("lanes_1000_worst: each event stored once, intact, in order per key", queue)
+    bench.checks.expect("keyed_1000_worst: no deadlocks", deadlocks == 0, f"{deadlocks} deadlocks")
+    await bench.verify("keyed_1000_worst: each event stored once, intact, in order per key", queue)
     await bench.q.queue(queue.name).delete()
     print(f"  {rate.per_second:,.0f} events/s, {deadlocks} deadlocks", flush=True)
     return round(rate.per_second)

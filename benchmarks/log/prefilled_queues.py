@@ -9,8 +9,8 @@ from benchmarks.log.bench import Bench, Kind, LoadedQueue
 from benchmarks.log.plan import KEYS, MANY_TASKS, PARTITIONS, TASKS
 
 HASH = Kind("hash", partitions=PARTITIONS)
-KEYS_100 = Kind("lanes", partitions=None, users=KEYS, dedup=True)
-DEDUP_OFF = Kind("lanes-no-dedup", partitions=None, users=KEYS, dedup=False)
+KEYS_100 = Kind("keyed", partitions=None, users=KEYS, dedup=True)
+DEDUP_OFF = Kind("keyed-no-dedup", partitions=None, users=KEYS, dedup=False)
 
 
 @dataclass(slots=True)

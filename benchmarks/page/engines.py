@@ -179,7 +179,7 @@ def _compare_rates_and_cpu(
 def scaling(result: Result) -> Section:
     name, curve = next(iter((find(result, "curves") or {"": {"x": "", "what": "", "points": []}}).items()))
     points: list[dict[str, Any]] = curve["points"]
-    dimension = "key partitions" if curve["x"] == "lanes" else curve["x"]
+    dimension = "key partitions" if curve["x"] == "partitions" else curve["x"]
     section = Section(f"Scaling: {dimension or name}", curve["what"])
     if not points:
         return section

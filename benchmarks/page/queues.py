@@ -70,8 +70,8 @@ def log(result: Result) -> Section:
                     ("push of NDJSON", ("push_ndjson",)),
                     ("push of NDJSON, key from a field", ("push_ndjson_keyed",)),
                     ("pop of events that were pushed one at a time", ("pop_ack_pushed_singly",)),
-                    ("push, 100 key partitions, deduplication", ("lanes_100", "push")),
-                    ("pop, 100 key partitions", ("lanes_100", "pop_ack")),
+                    ("push, 100 key partitions, deduplication", ("keyed_100", "push")),
+                    ("pop, 100 key partitions", ("keyed_100", "pop_ack")),
                 )
                 if find(result, *path)
             ],
@@ -153,8 +153,8 @@ def gate(result: Result) -> Section:
             {
                 "without a binding limit, events/s": ("raw_per_s",),
                 "without a binding limit, CPU s per million": ("raw_cpu_s_per_million",),
-                "100 active key partitions, CPU s": ("lanes", "active_100_cpu_s"),
-                "100 active and 9,900 idle key partitions, CPU s": ("lanes", "active_100_of_10000_cpu_s"),
+                "100 active key partitions, CPU s": ("partitions", "active_100_cpu_s"),
+                "100 active and 9,900 idle key partitions, CPU s": ("partitions", "active_100_of_10000_cpu_s"),
             },
         )
     )

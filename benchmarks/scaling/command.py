@@ -29,7 +29,10 @@ _ENGINE_CURVES: dict[str, Callable[[DrainBench, Plan], Points]] = {
     "queries": drains.queries,
     "executors": drains.executors,
 }
-_LOG_CURVES: dict[str, Callable[[LogBench, Plan], Points]] = {"lanes": queues.key_partitions, "groups": queues.groups}
+_LOG_CURVES: dict[str, Callable[[LogBench, Plan], Points]] = {
+    "partitions": queues.key_partitions,
+    "groups": queues.groups,
+}
 
 
 def run(arguments: Sequence[str]) -> int:

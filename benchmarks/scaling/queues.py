@@ -21,8 +21,8 @@ _TIMED_SHARE = 0.9
 
 async def key_partitions(bench: Bench, plan: Plan) -> AsyncIterator[Point]:
     """Fill and read one queue per number of key partitions."""
-    for number in plan.points["lanes"]:
-        queue = await bench.new_queue(Kind("lanes", partitions=None, users=number), _BATCH)
+    for number in plan.points["partitions"]:
+        queue = await bench.new_queue(Kind("partitions", partitions=None, users=number), _BATCH)
         before = bench.server.cpu_seconds()
         pushed = await bench.fill(queue, plan.queue_events, tasks=TASKS)
         push_cpu = (pushed.cpu + bench.server.cpu_seconds() - before) / pushed.events * 1e6

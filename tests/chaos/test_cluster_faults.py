@@ -37,20 +37,20 @@ def system(tmp_path: Path) -> Iterator[System]:
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_faults_hit_workers_and_masters_that_came_later(system: System, tmp_path: Path) -> None:
-    faults, (app, said) = Faults(system), (tmp_path / "app.py", tmp_path / "said")
+    faults, (app, log) = Faults(system), (tmp_path / "app.py", tmp_path / "log")
     app.write_text(JOBS)
     with ExitStack() as stack:
         system.start_cluster(stack)
         cluster = system.cluster
         assert cluster is not None
-        with said.open("wb") as output:
+        with log.open("wb") as output:
             jobs = subprocess.Popen([sys.executable, app, cluster.url], stdout=output, stderr=output)
         stack.callback(jobs.wait)
         stack.callback(jobs.kill)
 
         def go_on() -> None:
-            before = said.read_text().count("done")
-            eventually(lambda: said.read_text().count("done") > before + 1, what=said.read_text())
+            before = log.read_text().count("done")
+            eventually(lambda: log.read_text().count("done") > before + 1, what=log.read_text())
 
         go_on()
         for number in range(2):

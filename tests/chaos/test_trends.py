@@ -32,14 +32,14 @@ def test_a_leak_is_found_and_how_much_it_was() -> None:
         pytest.param(lambda part: 100 - 60 * part, id="falling"),
         pytest.param(lambda part: 20 + 80 * min(1.0, part / 0.25), id="warming up"),
         pytest.param(lambda part: 100 + 12 * part, id="by less than a part of the mean"),
-        pytest.param(lambda part: 4 + 7 * part, id="by less than anybody cares for"),
+        pytest.param(lambda part: 4 + 7 * part, id="by less than the least that counts"),
     ],
 )
-def test_what_is_no_leak_is_flat(shape: Callable[[float], float]) -> None:
+def test_a_curve_without_a_leak_is_flat(shape: Callable[[float], float]) -> None:
     assert trend(curve(shape, noise=0.5)).kind == "flat"
 
 
-def test_a_trend_that_drowns_in_noise_is_flat() -> None:
+def test_a_trend_smaller_than_the_noise_is_flat() -> None:
     assert trend(curve(lambda part: 100 + 30 * part, noise=60)).kind == "flat"
 
 
@@ -51,7 +51,7 @@ def test_a_leak_counts_from_the_floors_that_the_documentation_names(unit: str, l
     assert (grown(least * 1.01), grown(least * 0.99)) == ("GROWS", "flat")
 
 
-def test_what_is_kept_for_longer_than_a_soak_grows_by_design() -> None:
+def test_data_that_is_kept_longer_than_a_soak_grows_by_design() -> None:
     found = trend(curve(lambda part: 10 + 90 * part, name="size of cycles"))
     assert found.kind.startswith("by design")
 

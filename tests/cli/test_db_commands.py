@@ -30,6 +30,12 @@ def test_sql_needs_no_database(unreachable: CommandLine) -> None:
     assert document["migrations"] == [str(migration) for migration in migrate.load_migrations()]
 
 
+def test_a_refused_connection_is_reported_as_such(unreachable: CommandLine) -> None:
+    code, line = unreachable.error("queue", "list")
+    assert code != 0
+    assert "refused" in line
+
+
 def test_sql_from_version_prints_later_migrations(unreachable: CommandLine) -> None:
     newest = migrate.load_migrations()[-1].version
     assert unreachable.ok("db", "sql", "--from-version", str(newest)) == migrate.render_sql(newest)

@@ -172,14 +172,14 @@ def test_a_mapping_is_shown_before_it_is_applied(cli: CommandLine, arrange: Arra
 
 
 def test_a_function_in_a_file_edits_dead_letters(cli: CommandLine, tmp_path: Path) -> None:
-    file = tmp_path / "mend.py"
-    file.write_text("def mend(order):\n    return {'n': 10 / order['n']}\n\nassert __name__ != '__main__'\n")
+    file = tmp_path / "correct.py"
+    file.write_text("def correct(order):\n    return {'n': 10 / order['n']}\n\nassert __name__ != '__main__'\n")
 
-    shown = cli.ok("dlq", "redrive", "orders", "--map-python", f"{file}:mend", "--preview")
+    shown = cli.ok("dlq", "redrive", "orders", "--map-python", f"{file}:correct", "--preview")
     assert "ZeroDivisionError" in shown
     assert '+ {"n":5.0}' in shown
 
-    done = cli("dlq", "redrive", "orders", "--map-python", f"{file}:mend", "--yes")
+    done = cli("dlq", "redrive", "orders", "--map-python", f"{file}:correct", "--yes")
     assert done.exit_code == 1
     assert "2 replayed, 1 failed" in done.stdout
     assert len(ids(cli)) == 1
@@ -191,8 +191,8 @@ def test_a_function_in_a_file_edits_dead_letters(cli: CommandLine, tmp_path: Pat
         (["--preview"], "give --map or --map-python"),
         (["--map", "*", "--map-python", "a.py:f"], "not both"),
         (["--map", "foo(n) AS a", "--yes"], "foo() is not available here"),
-        (["--map-python", "mend"], "write it like mend.py:mend"),
-        (["--map-python", "nothing.py:mend"], "there is no file nothing.py"),
+        (["--map-python", "correct"], "write it like correct.py:correct"),
+        (["--map-python", "nothing.py:correct"], "there is no file nothing.py"),
     ],
 )
 def test_an_invalid_mapping_is_refused(cli: CommandLine, arguments: list[str], reason: str) -> None:

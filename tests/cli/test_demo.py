@@ -19,7 +19,8 @@ from penstock.cli.demo.processes import ProcessFailed
 from penstock.cli.output import Output
 from penstock.core.errors import Conflict
 from tests.cli.command_line import CommandLine
-from tests.log.logs import ask, eventually, opened
+from tests.conditions import eventually_async
+from tests.log.logs import ask, opened
 
 pytestmark = pytest.mark.slow
 
@@ -57,14 +58,14 @@ def test_the_demo_of_the_log_adds_up_and_leaves_nothing_behind(temporary: Comman
     assert list(data_dir.iterdir()) == []
 
 
-def test_what_the_demo_of_the_log_made_can_be_kept(temporary: CommandLine, data_dir: Path) -> None:
+def test_the_database_of_the_log_demo_can_be_kept(temporary: CommandLine, data_dir: Path) -> None:
     with temporary.start(*LOG, "--keep", "--json") as process:
         text, _ = process.communicate(timeout=100)
-    outcome = json.loads(text)
-    assert outcome["succeeded"] is True
-    assert all(check["holds"] for check in outcome["checks"])
-    assert Path(outcome["data_dir"]).parent == data_dir
-    (queue,) = temporary.json("queue", "list", "--data-dir", outcome["data_dir"])
+    result = json.loads(text)
+    assert result["succeeded"] is True
+    assert all(check["holds"] for check in result["checks"])
+    assert Path(result["data_dir"]).parent == data_dir
+    (queue,) = temporary.json("queue", "list", "--data-dir", result["data_dir"])
     assert (queue["name"], queue["events"]) == ("orders", 303)
 
 
@@ -88,7 +89,7 @@ def children_of(pid: int) -> list[psutil.Process]:
 
 
 @pytest.mark.timeout(600)
-def test_everything_runs_adds_up_to_the_penny_and_is_gone_in_the_end(temporary: CommandLine, data_dir: Path) -> None:
+def test_the_full_demo_is_exact_and_leaves_no_process(temporary: CommandLine, data_dir: Path) -> None:
     seen: set[psutil.Process] = set()
     with temporary.start(*EVERYTHING, "--duration", "10", "--json") as process:
         while process.poll() is None:
@@ -96,16 +97,16 @@ def test_everything_runs_adds_up_to_the_penny_and_is_gone_in_the_end(temporary: 
             time.sleep(0.2)
         text, errors = process.communicate(timeout=60)
     assert process.returncode == 0, text + errors
-    outcome = json.loads(text)
-    assert outcome["succeeded"] is True
-    checks = {check["what"]: check for check in outcome["checks"]}
+    result = json.loads(text)
+    assert result["succeeded"] is True
+    checks = {check["what"]: check for check in result["checks"]}
     assert all(check["holds"] for check in checks.values()), checks
     assert {"revenue, to the penny", "windows as computed in Python", "calls that the partner got, once"} <= set(checks)
     assert int(checks["calls that the partner got, once"]["found"]) > 0
     assert "calls sooner than the partner allows" in checks
     assert int(checks["dead letters of revenue"]["found"]) > 0
-    assert outcome["refused"] > 0, "the overload was noticed"
-    assert outcome["events"] > 500
+    assert result["refused"] > 0, "the overload was noticed"
+    assert result["events"] > 500
     assert list(data_dir.iterdir()) == []
     assert len(seen) >= 2, "the server and the streams are processes of their own"
     assert_ended(seen, 60)
@@ -143,7 +144,7 @@ def _arguments(process: psutil.Process) -> list[str]:
 @pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_a_demo_that_is_ended_while_it_starts_takes_everything_with_it(
+def test_a_demo_that_is_ended_while_it_starts_leaves_no_process(
     temporary: CommandLine, data_dir: Path, how: signal.Signals
 ) -> None:
     with temporary.start(*EVERYTHING) as process:
@@ -172,7 +173,7 @@ async def test_a_demo_that_does_not_come_to_its_end_leaves_a_database_that_is_na
     wishes = DemoOptions(streams, None, 100, 1, headless=True, port=0)
     playing = asyncio.create_task(run_demo(Output(quiet=True), wishes, database_url=database_url, keep=False))
     if how == "it is in a hurry":
-        await eventually(lambda: _has(database_url, "calls.allowed"))
+        await eventually_async(lambda: _has(database_url, "calls.allowed"))
         playing.cancel()
     await asyncio.wait([playing])
 

@@ -4,6 +4,7 @@ import base64
 
 import pytest
 
+from penstock.engine.query_registry import Registry
 from penstock.log.log import Log
 from penstock.log.queue_options import DEFAULTS
 from tests.cli.command_line import Arrange, CommandLine
@@ -217,6 +218,44 @@ def test_show_warns_of_a_full_queue_that_no_group_reads(cli: CommandLine) -> Non
     cli.error("queue", "push", "orders", "3")
     shown = cli("queue", "show", "orders").output
     assert "the queue is full: no group reads it, it holds 2 events and 2 are allowed" in shown
+
+
+def test_show_names_the_group_that_holds_pushes_back(cli: CommandLine, arrange: Arrange) -> None:
+    cli.ok("queue", "create", "orders", "--max-depth-events", "2")
+    arrange(lambda log: log.subscribe("orders", "slow"))
+    cli.ok("queue", "push", "orders", "1", "2")
+    assert (
+        "pushes wait for group 'slow': it is 2 events behind, and max_depth_events is 2. Let pushes pass it: "
+        "`penstock group configure orders slow --no-count`"
+    ) in cli("queue", "show", "orders").output
+    cli.ok("group", "configure", "orders", "slow", "--no-count")
+    assert "pushes wait" not in cli("queue", "show", "orders").output
+
+
+def test_show_names_the_failed_query_that_holds_pushes_back(cli: CommandLine, arrange: Arrange) -> None:
+    cli.ok("queue", "create", "orders", "--max-depth-events", "2")
+
+    async def fail(log: Log) -> None:
+        registry = Registry(log)
+        query = await registry.register("sales", ["a"], "a", sink=None, history_seconds=60)
+        fence = await registry.acquire_lease("sales", "tests", 60, query.at)
+        assert fence is not None
+        await log.consumer_groups.subscribe(await log.catalog.refresh("orders"), "sales", query_id="sales")
+        await registry.release_lease(query.id, fence, stopped=False)
+
+    arrange(fail)
+    cli.ok("queue", "push", "orders", "1", "2")
+    shown = cli("queue", "show", "orders").output
+    assert "a failed query" in shown
+    assert (
+        "pushes wait for failed query 'sales': it is 2 events behind, and max_depth_events is 2. Start it, or let "
+        "pushes pass it: `penstock query stop sales`"
+    ) in shown
+    cli.ok("query", "stop", "sales")
+    shown = cli("queue", "show", "orders").output
+    assert "pushes wait" not in shown
+    assert "a stopped query" in shown
+    assert "no, stopped" in shown
 
 
 def test_a_misspelt_queue_is_refused_with_similar_names(cli: CommandLine) -> None:

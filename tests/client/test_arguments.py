@@ -19,7 +19,8 @@ from penstock import (
     PenstockError,
     SyncPenstock,
 )
-from tests.client.conditions import eventually, numbered_events
+from tests.client.conditions import numbered_events
+from tests.conditions import eventually_async
 
 URL = "postgresql://localhost/none"
 
@@ -77,7 +78,7 @@ async def test_close_ends_a_waiting_pop(database_url: str) -> None:
     async def waits() -> bool:
         return [group.group for group in await q.groups()] == ["g"]
 
-    await eventually(waits)
+    await eventually_async(waits)
     await q.close()
 
     with pytest.raises(PenstockError, match="closed while a pop of queue 'jobs' was waiting"):

@@ -15,7 +15,8 @@ from penstock import (
     SyncPenstock,
 )
 from penstock.client.queue import QueueHandle
-from tests.client.conditions import TIMEOUT_SECONDS, eventually, sequence_numbers
+from tests.client.conditions import TIMEOUT_SECONDS, numbered_events, sequence_numbers
+from tests.conditions import eventually_async
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ async def test_events_are_pushed_after_the_linger_time(clicks: QueueHandle) -> N
         async def stored() -> bool:
             return receipt.done
 
-        await eventually(stored)
+        await eventually_async(stored)
         assert sequence_numbers(await clicks.pop()) == [1]
 
 
@@ -100,6 +101,27 @@ async def test_a_refused_event_does_not_affect_the_others(clicks: QueueHandle) -
         assert (await receipts[2].result()).offset == 1
 
     assert sequence_numbers(await clicks.batch(10).pop()) == [0, 2]
+
+
+async def test_a_buffer_that_waits_for_room_names_the_group(q: Penstock, caplog: pytest.LogCaptureFixture) -> None:
+    jobs = q.queue("jobs")
+    await jobs.config(max_depth_events=2).create()
+    held = await jobs.group("slow").pop()
+    assert held == []
+    await jobs.push(numbered_events(2))
+    async with jobs.buffered(linger_millis=1) as buffer:
+        receipt = await buffer.push({"data": {"seq": 2}})
+
+        async def is_reported() -> bool:
+            return "waiting" in caplog.text
+
+        await eventually_async(is_reported)
+        assert "queue 'jobs' is full: group 'slow' is 2 events behind and 2 are allowed" in caplog.text
+        assert not receipt.done
+        events = await jobs.group("slow").batch(10).partitions(10).pop()
+        assert len(events) == 2
+        assert all(await q.ack(events))
+        await receipt.result()
 
 
 async def test_close_raises_failures_of_receipts_that_were_not_awaited(q: Penstock) -> None:

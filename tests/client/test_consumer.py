@@ -9,7 +9,8 @@ import pytest
 
 from penstock import ConsumeResult, Event, NotFound, Penstock, PenstockError
 from penstock.client.queue import QueueHandle
-from tests.client.conditions import TIMEOUT_SECONDS, eventually, numbered_events, sequence_numbers
+from tests.client.conditions import TIMEOUT_SECONDS, numbered_events, sequence_numbers
+from tests.conditions import eventually_async
 
 
 @pytest.fixture
@@ -182,7 +183,7 @@ async def test_the_lease_is_renewed_while_the_handler_runs(q: Penstock, jobs: Qu
             (position,) = await jobs.positions()
             return position.available_at > end_of_lease
 
-        await eventually(is_extended)
+        await eventually_async(is_extended)
         renewed.set()
 
     consumed = await jobs.each().lease_seconds(1).consume(handler, limit=1)
@@ -222,7 +223,7 @@ async def test_a_lost_lease_stops_the_delivery(jobs: QueueHandle, caplog: pytest
         seen.append(event.data["seq"])
         if len(seen) == 1:
             await jobs.seek("beginning")
-            await eventually(is_logged)
+            await eventually_async(is_logged)
 
     await jobs.each().lease_seconds(1).consume(handler, idle_seconds=0)
 
@@ -250,7 +251,7 @@ async def test_a_waiting_consumer_stops_when_stop_is_set(
     async def subscribed() -> bool:
         return (await jobs.describe()).groups != []
 
-    await eventually(subscribed)
+    await eventually_async(subscribed)
     stop.set()
 
     async with asyncio.timeout(TIMEOUT_SECONDS):
@@ -324,7 +325,7 @@ async def test_a_cancelled_pop_leaves_no_lease_behind(jobs: QueueHandle) -> None
             await jobs.consume(Recorder(), idle_seconds=0)
             return await jobs.lag() == 0
 
-        await eventually(drained)
+        await eventually_async(drained)
 
 
 async def test_closing_the_client_lets_consumers_finish(database_url: str) -> None:

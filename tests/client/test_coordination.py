@@ -9,7 +9,7 @@ import pytest
 
 from penstock import InvalidRequest, LockNotHeld, Penstock, PreconditionFailed, SyncPenstock
 from penstock.core.clock import Clock
-from tests.client.conditions import eventually
+from tests.conditions import eventually_async
 
 
 async def test_entries_are_stored_compared_and_deleted(q: Penstock, clock: Clock) -> None:
@@ -108,7 +108,7 @@ async def test_a_lock_is_renewed_while_it_is_held(q: Penstock) -> None:
             await q.transaction().guard(lock).queue("reports").push({"data": 1}).commit()
             return lock.token is not None and first is not None and lock.token > first
 
-        await eventually(is_renewed)
+        await eventually_async(is_renewed)
         waiting = asyncio.create_task(other.acquire(wait_seconds=20))
     assert await waiting
     await other.release()

@@ -46,19 +46,19 @@ async def test_a_mapping_is_previewed_and_then_redriven(q: Penstock, mapping: De
 async def test_letters_for_which_a_function_fails_stay(q: Penstock) -> None:
     dead = await _bury(q)
 
-    def mend(order: dict[str, Any]) -> Any:
+    def correct(order: dict[str, Any]) -> Any:
         if order["n"] == 0:
             return None
         return {**order, "price": 1 / (order["n"] - 1)}
 
-    problems = [edit.problem for edit in await dead.preview(mend)]
+    problems = [edit.problem for edit in await dead.preview(correct)]
     assert problems[0] is not None
     assert "returned None" in problems[0]
     assert problems[1] is not None
     assert "ZeroDivisionError" in problems[1]
     assert problems[2] is None
 
-    done = await dead.redrive(mapping=mend, all=True)
+    done = await dead.redrive(mapping=correct, all=True)
 
     assert (done.replayed, done.failed, sorted(done.problems.values())) == (1, 2, sorted(filter(None, problems)))
     assert sorted(letter.data["n"] for letter in await dead.list()) == [0, 1]

@@ -14,7 +14,8 @@ import pytest
 
 from penstock import ConsumeResult, Event, PenstockError, SyncPenstock, TransactionRefused
 from penstock.client import _sync, buffer, dead_letters, penstock, queue, transaction
-from tests.client.conditions import TIMEOUT_SECONDS, eventually_sync, numbered_events, sequence_numbers
+from tests.client.conditions import TIMEOUT_SECONDS, numbered_events, sequence_numbers
+from tests.conditions import eventually
 
 ROOT = Path(__file__).parents[2]
 
@@ -114,7 +115,7 @@ def test_a_consumer_is_stopped_from_another_thread(sync_q: SyncPenstock) -> None
     with ThreadPoolExecutor(1) as threads:
         consuming = threads.submit(sync_q.queue("jobs").each().consume, seen.append, stop=stop)
         sync_q.queue("jobs").push(numbered_events(1))
-        eventually_sync(lambda: seen)
+        eventually(lambda: seen)
         stop.set()
 
         assert consuming.result(TIMEOUT_SECONDS) == ConsumeResult(completed=1)
@@ -158,7 +159,7 @@ def test_close_ends_the_thread_and_waiting_calls(database_url: str) -> None:
     q.queue("jobs").create()
     with ThreadPoolExecutor(1) as threads:
         popping = threads.submit(q.queue("jobs").group("g").wait().pop)
-        eventually_sync(lambda: q.groups())
+        eventually(lambda: q.groups())
         q.close()
 
         with pytest.raises(PenstockError, match="closed while"):
@@ -201,7 +202,7 @@ def test_an_interrupt_ends_a_waiting_call(database_url: str, call: str) -> None:
     ):
         assert process.stdout is not None
         assert process.stdout.readline() == "waiting\n"
-        eventually_sync(lambda: q.groups())
+        eventually(lambda: q.groups())
         process.send_signal(signal.SIGINT)
         said, _ = process.communicate(timeout=TIMEOUT_SECONDS)
 

@@ -75,7 +75,9 @@ class DirectSource:
 
     def asked(self, *filters: Filter, **options: Any) -> list[PartitionRange]:
         """The ranges that a read reads from PostgreSQL."""
-        return [lane for part in self.reader(filters, **options).partitions() for lane in ranges(part).ranges()]
+        return [
+            partition for part in self.reader(filters, **options).partitions() for partition in ranges(part).ranges()
+        ]
 
     def rows(self, *filters: Filter, schema: StructType = USUAL, **options: Any) -> list[dict[str, Any]]:
         reader = self.reader(filters, schema, **options)

@@ -15,7 +15,7 @@ from tests.connector.read.test_batch import fill
 from tests.connector.spark_jobs import REGISTERING_TOUR, program
 from tests.engine.crash.machines import PIPELINE, Machine, penstock_run, spark_submit
 from tests.engine.crash.orders import Orders, eventually
-from tests.engine.crash.shown import PASSWORD, EventLog, shows
+from tests.engine.crash.spark_event_log import PASSWORD, EventLog, contains_password
 from tests.engine.pipelines import Bench
 from tests.engine.spark_cluster import SparkCluster
 
@@ -62,7 +62,7 @@ def test_job_with_zipped_package_on_a_cluster_hides_the_password(
     eventually(lambda: not cluster.executors(0) and not cluster.executors(1), what="the executors have ended")
     written = [job.log, *cluster.files(), *eventually(events.files, what="the log of events is whole")]
     assert len(written) > 7
-    assert not [path for path in written if shows(path)]
+    assert not [path for path in written if contains_password(path)]
 
 
 def test_pipeline_with_zipped_package_on_a_cluster(database_url: str, cluster: SparkCluster, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What nobody sends on purpose, and somebody will. Cases that have broken something stay here."""
+"""Hostile names and values. Cases that have broken something stay here."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
-#: Names and keys that a statement glued together of texts would take for something else.
+#: Names and keys that would change a statement that is assembled from text.
 NAMES = (
     "'; DROP TABLE penstock.queues; --",
     '"; DROP TABLE penstock.queues; --',
@@ -46,23 +46,23 @@ NAMES = (
     "A" * 200,
 )
 
-#: What no text of ours may hold.
+#: Texts that names and keys must not be.
 UNSTORABLE = ("", "\0", "a\0b", "\ud800", "x" * 100_000)
 
 
 class Awkward:
-    """Cannot even be printed."""
+    """Raises when it is printed."""
 
     def __repr__(self) -> str:
         raise RuntimeError("no")
 
 
 def raises(*_: Any) -> None:
-    """A function that takes anything, and fails."""
+    """Take any arguments and raise."""
     raise ValueError("on purpose")
 
 
-#: What may be given where something else is meant.
+#: Values of a wrong type or with a hostile content.
 VALUES: tuple[Any, ...] = (
     *NAMES,
     *UNSTORABLE,

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import traceback
@@ -164,6 +165,13 @@ class TestUnreachable:
         assert "PENSTOCK_DATABASE_URL" in str(caught.value)
         assert "password=***" in str(caught.value)
         assert PASSWORD not in render(caught.value) + everything_logged.text + f"{database!r} {database.settings!r}"
+
+    async def test_the_error_says_that_the_connection_was_refused(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+        database = Database(Settings(database_url=f"postgresql://app@127.0.0.1:{port}/events"))
+        with pytest.raises(DatabaseUnavailable, match=rf"port {port} failed.*refused. Check that it runs"):
+            await database.open()
 
     async def test_the_error_does_not_show_a_wrong_password(
         self, home: Path, postgres: EmbeddedPostgres, everything_logged: pytest.LogCaptureFixture

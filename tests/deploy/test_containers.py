@@ -21,7 +21,7 @@ IMAGES = [ROOT / "deploy" / "image" / "Dockerfile"]
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load(COMPOSE.read_text())["services"]
 
 
-@pytest.mark.parametrize("service", [name for name, said in SERVICES.items() if said["image"] == "penstock:latest"])
+@pytest.mark.parametrize("service", [name for name, given in SERVICES.items() if given["image"] == "penstock:latest"])
 def test_what_a_service_runs_is_a_command_that_exists(service: str) -> None:
     command: Any = typer.main.get_command(app)
     program, *arguments = SERVICES[service]["command"]
@@ -35,14 +35,14 @@ def test_what_a_service_runs_is_a_command_that_exists(service: str) -> None:
 
 
 def test_a_service_listens_beyond_its_container_only_on_loopback() -> None:
-    ports = [port for said in SERVICES.values() for port in said.get("ports", [])]
+    ports = [port for service in SERVICES.values() for port in service.get("ports", [])]
     assert ports
     assert all(port.startswith("127.0.0.1:") for port in ports)
 
 
-def test_a_service_waits_for_one_that_is_there_and_says_when_it_is_ready() -> None:
-    for said in SERVICES.values():
-        for other, wanted in said.get("depends_on", {}).items():
+def test_a_service_waits_for_services_with_a_health_check_or_an_end() -> None:
+    for service in SERVICES.values():
+        for other, wanted in service.get("depends_on", {}).items():
             if wanted == {"condition": "service_healthy"}:
                 assert "healthcheck" in SERVICES[other]
             else:
@@ -55,7 +55,7 @@ def test_the_memory_of_postgresql_is_limited() -> None:
 
 
 def test_files_that_a_service_mounts_exist() -> None:
-    mounted = [volume.split(":")[0] for said in SERVICES.values() for volume in said.get("volumes", [])]
+    mounted = [volume.split(":")[0] for service in SERVICES.values() for volume in service.get("volumes", [])]
     files = [COMPOSE.parent / source for source in mounted if source.startswith(".")]
     assert [file.name for file in files] == ["app.py"]
     assert all(file.is_file() for file in files)
@@ -70,7 +70,7 @@ def test_the_streams_of_the_deployment_are_valid() -> None:
 
 
 @pytest.mark.parametrize("image", IMAGES, ids=lambda image: image.name)
-def test_an_image_copies_what_is_there_and_is_run_by_nobody(image: Path) -> None:
+def test_an_image_copies_existing_files_and_does_not_run_as_root(image: Path) -> None:
     text = image.read_text()
     copied = re.findall(r"^COPY (?:--\S+ )?(\S+) ", text, re.MULTILINE)
     assert copied

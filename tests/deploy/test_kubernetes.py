@@ -43,7 +43,7 @@ _VARIABLES = {
 
 @pytest.fixture(scope="module")
 def models() -> Iterator[Any]:
-    """The objects of Kubernetes as the client has them that Spark asks for executors with."""
+    """The Kubernetes objects of the client that Spark uses."""
     jars = Path(pyspark.__file__).parent / "jars"
     (bridge,) = jars.glob("py4j-*.jar")
     port = launch_gateway(
@@ -61,10 +61,10 @@ def models() -> Iterator[Any]:
     gateway.shutdown()
 
 
-def strays(given: Any, read: Any, path: str) -> list[str]:
-    """What stands in a file and is no field of the object that it was read as."""
+def unknown_fields(given: Any, read: Any, path: str) -> list[str]:
+    """Return the paths in a file that are no fields of the object that was read from it."""
     if isinstance(given, list):
-        return [stray for i, each in enumerate(given) for stray in strays(each, read[i], f"{path}[{i}]")]
+        return [name for i, each in enumerate(given) for name in unknown_fields(each, read[i], f"{path}[{i}]")]
     if not isinstance(given, dict) or isinstance(read, JavaMap):
         return []
     found = []
@@ -72,7 +72,7 @@ def strays(given: Any, read: Any, path: str) -> list[str]:
         if name in read.getAdditionalProperties():
             found.append(f"{path}.{name}")
         elif name != "apiVersion":
-            found += strays(value, getattr(read, f"get{name[0].upper()}{name[1:]}")(), f"{path}.{name}")
+            found += unknown_fields(value, getattr(read, f"get{name[0].upper()}{name[1:]}")(), f"{path}.{name}")
     return found
 
 
@@ -110,19 +110,19 @@ def parse_command(arguments: list[str]) -> dict[str, Any]:
 
 
 def settings() -> dict[str, str]:
-    """What is set of Spark's."""
+    """Return the settings of Spark."""
     return dict(pair.split("=", 1) for pair in container()["args"] if pair.startswith("spark."))
 
 
 def run_entrypoint(tmp_path: Path, *arguments: str, **variables: str) -> list[str]:
-    """What the entrypoint runs, with a Java that only says how it was called."""
+    """Return the arguments with which the entrypoint runs Java."""
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
     java.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
     java.chmod(0o755)
     environment = {"PATH": os.environ["PATH"], "JAVA_HOME": str(tmp_path), "SPARK_HOME": "/opt/spark", **variables}
-    said = subprocess.check_output(["sh", str(IMAGE / "entrypoint.sh"), *arguments], env=environment, text=True)
-    return said.splitlines()
+    printed = subprocess.check_output(["sh", str(IMAGE / "entrypoint.sh"), *arguments], env=environment, text=True)
+    return printed.splitlines()
 
 
 def test_an_executor_is_started_with_what_spark_says(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_every_field_is_one_that_kubernetes_knows_of_the_type_that_it_has(models
     for name, given in resources().items():
         read = models.unmarshal(yaml.safe_dump(given))
         assert read.getClass().getSimpleName() == given["kind"]
-        assert strays(given, read, name) == []
+        assert unknown_fields(given, read, name) == []
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_a_field_that_is_misspelt_is_found(models: Any, path: tuple[Any, ...], v
     for step in path[:-1]:
         place = place[step]
     place[path[-1]] = value
-    (stray,) = strays(given, models.unmarshal(yaml.safe_dump(given)), "Deployment")
+    (stray,) = unknown_fields(given, models.unmarshal(yaml.safe_dump(given)), "Deployment")
     assert stray.endswith(f".{path[-1]}")
 
 
@@ -280,14 +280,14 @@ def test_every_selector_matches_the_labels_of_its_pods() -> None:
             assert found["spec"]["selector"]["matchLabels"] == found["spec"]["template"]["metadata"]["labels"]
 
 
-def test_a_driver_that_others_can_reach_asks_who_they_are_and_speaks_in_cipher() -> None:
+def test_a_driver_that_listens_beyond_loopback_authenticates_and_encrypts() -> None:
     conf = settings()
-    assert conf["spark.driver.bindAddress"] == "0.0.0.0"  # noqa: S104 - what the file says
+    assert conf["spark.driver.bindAddress"] == "0.0.0.0"  # noqa: S104 - the setting of the file
     assert conf["spark.authenticate"] == conf["spark.network.crypto.enabled"] == "true"
-    assert "spark.authenticate.secret" not in conf, "Spark makes one for each driver, and hands it to the executors"
+    assert "spark.authenticate.secret" not in conf, "Spark creates one for each driver and passes it to the executors"
 
 
-def test_no_secret_is_written_down_and_nobody_is_root() -> None:
+def test_the_file_has_no_secret_and_no_container_runs_as_root() -> None:
     (url,) = [variable for variable in container()["env"] if variable["name"] == "PENSTOCK_DATABASE_URL"]
     assert "value" not in url
     assert "secretKeyRef" in url["valueFrom"]

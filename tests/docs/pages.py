@@ -12,19 +12,23 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 _FENCE = re.compile(r"(?P<indent> *)(?P<ticks>`{3,})(?P<language>[\w-]*)")
 _BORDER = re.compile(r"(?<!\\)\|")
-_NOT_RUN = re.compile(r"\s*<!-- not run: (?P<reason>.+) -->\s*")
-_FILE = re.compile(r"\s*<!-- file: (?P<name>\S+) -->\s*")
+_COMMENT = re.compile(r"\s*<!-- (?P<kind>not run|partly run|queries|file): (?P<text>.+) -->\s*")
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A fenced block, which begins at ``line``. A comment before it names the reason why it is not run, or a file."""
+    """A fenced block, which begins at ``line``, with the text of the comment before it."""
 
     page: Path
     line: int
     language: str
     text: str
+    #: The reason why the block does not run.
     not_run: str | None = None
+    #: The reason why some of its commands do not run.
+    partly_run: str | None = None
+    #: The queries that it needs.
+    queries: str = ""
     #: The file that the reader saves the block as.
     file: str | None = None
 
@@ -84,10 +88,10 @@ def _blocks(page: Path) -> Iterator[Block]:
         if fence is None:
             number += 1
             continue
-        comment = lines[number - 1] if number else ""
-        not_run, file = _NOT_RUN.fullmatch(comment), _FILE.fullmatch(comment)
+        comment = _COMMENT.fullmatch(lines[number - 1] if number else "")
+        values = {} if comment is None else {comment["kind"].replace(" ", "_"): comment["text"]}
         start = number + 1
         end = next(i for i in range(start, len(lines)) if lines[i].strip() == fence["ticks"])
         text = "".join(f"{line.removeprefix(fence['indent'])}\n" for line in lines[start:end])
-        yield Block(page, start + 1, fence["language"], text, not_run and not_run["reason"], file and file["name"])
+        yield Block(page, start + 1, fence["language"], text, **values)
         number = end + 1

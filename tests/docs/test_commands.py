@@ -63,14 +63,14 @@ def test_a_wrong_command_would_be_noticed(wrong: str) -> None:
         parse(wrong.split())
 
 
-_TOLD = re.compile(r"`(penstock [a-z][^`]*)`")
-#: A text that is one, as examples and empty pages have it; elsewhere threads and connections have such names.
+_QUOTED = re.compile(r"`(penstock [a-z][^`]*)`")
+#: A text that is a command, as in examples and empty pages. Elsewhere, names of threads and connections look so.
 _WHOLE = re.compile(r"^penstock [a-z].*")
 _ANYTHING = "…"
 
 
-def told_in(module: Path) -> Iterator[tuple[int, str]]:
-    """The commands in what a module says to people, with ``…`` for what it fills in; not those of its docstrings."""
+def commands_of_module(module: Path) -> Iterator[tuple[int, str]]:
+    """Return the commands in the texts of a module, with ``…`` for inserted values, and not those of its docstrings."""
     tree = ast.parse(module.read_text())
     parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
     docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
@@ -82,17 +82,17 @@ def told_in(module: Path) -> Iterator[tuple[int, str]]:
         else:
             continue
         whole = _WHOLE.findall(text) if {"cli", "console"} & set(module.parts) else []
-        yield from ((node.lineno, command) for command in [*_TOLD.findall(text), *whole])
+        yield from ((node.lineno, command) for command in [*_QUOTED.findall(text), *whole])
 
 
 @cache
 def command_line() -> Any:
-    """What there is to type."""
+    """Return the tree of commands."""
     return typer.main.get_command(app)
 
 
 def check_names(words: list[str]) -> None:
-    """Raise if there is no such command or option; what it is given may be left out, where it is only named."""
+    """Raise if there is no such command or option. Required arguments may be missing."""
     words = words[: words.index("--")] if "--" in words else words
     found: Any = command_line()
     names = [word for word in words if not word.startswith("-")]
@@ -108,8 +108,8 @@ def check_names(words: list[str]) -> None:
 def test_commands_and_options_in_prose_exist(page: Path) -> None:
     """Backticked commands in the text, such as `penstock queue create ota.requests --by key`."""
     for line, text in prose_of(page):
-        for told in _TOLD.findall(text):
-            for words in Command(told.replace("…", ""), "").simple_commands():
+        for command in _QUOTED.findall(text):
+            for words in Command(command.replace("…", ""), "").simple_commands():
                 if words[0] == "penstock":
                     try:
                         check_names(words[1:])
@@ -144,7 +144,7 @@ def test_options_in_prose_exist(page: Path) -> None:
 def test_commands_that_people_are_told_of_exist() -> None:
     count = 0
     for module in sorted((ROOT / "src").rglob("*.py")):
-        for line, text in told_in(module):
+        for line, text in commands_of_module(module):
             for words in Command(text.replace("'{", "'").replace("}'", "'"), "").simple_commands():
                 if words[0] == "penstock" and _ANYTHING not in words[1]:
                     count += 1

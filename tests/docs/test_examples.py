@@ -13,8 +13,10 @@ one namespace:
 
 Times and sizes are not compared, and ``…`` stands for any text.
 
-A comment on the line before a block says that it does not run, ``<!-- not run: the reason -->``, or that it is saved
-as a file, ``<!-- file: app.py -->``.
+A comment on the line before a block says that the block does not run, ``<!-- not run: the reason -->``, that some of
+its commands do not, ``<!-- partly run: the reason -->``, that it needs queries, which are registered without Spark,
+``<!-- queries: query queue/query -->``, or that it is saved as a file, ``<!-- file: app.py -->``. A command that cannot
+run, in a block without such a comment, fails the test.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -42,10 +44,12 @@ import psycopg
 import pytest
 
 from penstock import Penstock, Query, SyncPenstock
+from penstock.engine.query_registry import Registry
 from tests import servers
 from tests.client.server_thread import serve_in_thread
 from tests.docs.console import Command, commands_in
 from tests.docs.pages import PAGES, Block, blocks_of, name_of
+from tests.log.logs import opened
 from tests.servers import Server
 
 pytestmark = pytest.mark.slow
@@ -53,9 +57,11 @@ pytestmark = pytest.mark.slow
 #: Commands that run until Ctrl-C.
 _UNTIL_STOPPED = ("console", "demo", "prepare", "run", "serve", "sink", "simulate", "sql")
 #: Programs of every machine.
-_TOOLS = ("cat", "gzip", "pytest")
+_TOOLS = ("cat", "curl", "gzip", "pytest")
+#: Programs that install Penstock or prepare the shell, which is done.
+_INSTALLATION = (".", "cd", "export", "make", "pip", "python3")
 #: An example that takes longer than this hangs.
-_PATIENCE = 30.0
+_EXAMPLE_SECONDS = 30.0
 _START_SECONDS = 180.0
 #: Grows with every push.
 _EVENTS = "SELECT queue, appended FROM penstock.depth ORDER BY queue"
@@ -110,6 +116,8 @@ def test_the_examples_of_a_page_run(
             if block.file is not None:
                 Path(block.file).write_text(block.text)
                 continue
+            if block.queries:
+                asyncio.run(register_queries(readers_database, block.queries.split()))
             block = dataclasses.replace(block, text=block.text.replace(_SERVER, url).replace(_WEBHOOK, webhook))
             if block.language == "python":
                 capsys.readouterr()
@@ -130,6 +138,18 @@ def test_the_examples_of_a_page_run(
                         printed = run(command)
                         if command.output:
                             assert_printed(block, printed, command.output)
+                    elif command.simple_commands()[0][0] not in _INSTALLATION:
+                        assert block.partly_run, f"{block}: {command.text!r} does not run, and no comment says why"
+
+
+async def register_queries(database_url: str, names: Sequence[str]) -> None:
+    """Register queries that no driver runs, so that commands find them, and create their queues."""
+    async with opened(database_url) as log:
+        for each in names:
+            queue, _, name = each.rpartition("/")
+            if queue:
+                await log.configure(queue)
+            await Registry(log).register(name, ["a stream of the page"], name, sink=None, history_seconds=60)
 
 
 @contextmanager
@@ -164,7 +184,7 @@ def receiving(page: Path) -> Iterator[str]:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         try:
             yield f'Webhook("http://127.0.0.1:{server.server_port}/hook", allow=["127.0.0.1"]'
-            assert received.wait(_PATIENCE), f"{name_of(page)} has delivered nothing"
+            assert received.wait(_EXAMPLE_SECONDS), f"{name_of(page)} has delivered nothing"
         finally:
             server.shutdown()
 
@@ -204,7 +224,7 @@ class Session:
             self._run(result)
 
     def _run(self, coroutine: Coroutine[Any, Any, object]) -> None:
-        asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(_PATIENCE)
+        asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(_EXAMPLE_SECONDS)
 
     def run_sql(self, block: Block) -> None:
         with psycopg.connect(self._database_url, autocommit=True) as connection:
@@ -216,7 +236,7 @@ class Session:
 
     def _execute(self, connection: psycopg.Connection, statement: str) -> psycopg.Cursor:
         """Execute a statement. The views of queries in the background exist soon."""
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + _EXAMPLE_SECONDS
         while True:
             try:
                 return connection.execute(statement.encode())
@@ -292,7 +312,8 @@ class BackgroundCommands:
 
 def run(command: Command) -> str:
     shell = ["bash", "-ec", command.text]
-    done = subprocess.run(shell, env=environment(), capture_output=True, text=True, check=False)
+    # The reader confirms.
+    done = subprocess.run(shell, env=environment(), input="y\n", capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{command.text}: {done.stderr}"
     return done.stdout
 

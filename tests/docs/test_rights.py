@@ -22,7 +22,7 @@ from tests.servers import Server
 
 _PAGE = ROOT / "docs/how-to/own-postgresql.md"
 _APP, _DASHBOARDS, _OPERATIONS = "orders_app", "dashboards", "operations"
-#: What Spark computes of a cycle: nobody computes anything here.
+#: In place of Spark's columns, which this test does not compute.
 _NO_SPARK: Any = None
 _TYPES = ("INT", "DECIMAL(18, 2)", "DOUBLE", "STRING", "BOOLEAN", "TIMESTAMP", "DATE")
 
@@ -33,7 +33,7 @@ def database(pg18: Server) -> Iterator[str]:
     with pg18.fresh_database("template0") as url:
         name = str(psycopg.conninfo.conninfo_to_dict(url)["dbname"])
         with pg18.superuser(name) as connection:
-            # Merging the partials of a cycle takes a temporary table, which everybody may make unless told otherwise.
+            # The commit of a cycle needs a temporary table, which every role may create by default.
             connection.execute(f"REVOKE CREATE ON DATABASE {name} FROM PUBLIC".encode())
             for block in blocks_of(_PAGE, "sql"):
                 connection.execute(block.text.encode())

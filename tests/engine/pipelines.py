@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any
@@ -154,14 +153,6 @@ def counted(made: Any, **rules: Any) -> Any:
     """One window for everything: its events are counted and their amounts added up."""
     options: dict[str, Any] = {"event_time": "ts", "idle_flush_seconds": NEVER_IDLE, **rules}
     return made.window_tumbling(seconds=3600, **options).aggregate({"n": "count(*)", "total": "sum(amount)"})
-
-
-def eventually(condition: Callable[[], object], what: str = "the condition") -> None:
-    """Wait until a condition holds."""
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, f"{what} did not come about"
-        time.sleep(0.02)
 
 
 @contextmanager

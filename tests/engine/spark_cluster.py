@@ -71,7 +71,7 @@ class SparkCluster:
             for _ in range(self._count):
                 self.start_worker()
             for worker in self.workers:
-                self._wait_until_said("Successfully registered with master", worker)
+                self._wait_until_logged("Successfully registered with master", worker)
         except BaseException:
             self.stop()
             raise
@@ -86,7 +86,7 @@ class SparkCluster:
         name = f"master-{len(self.masters) + 1}"
         master = self._start(name, "master.Master", "--port", port)
         self.masters.append(master)
-        self.url = self._wait_until_said(r"Starting Spark master at (spark://\S+)", master)[1]
+        self.url = self._wait_until_logged(r"Starting Spark master at (spark://\S+)", master)[1]
 
     def kill_master(self) -> None:
         """``kill -9`` it."""
@@ -153,7 +153,7 @@ class SparkCluster:
             "SPARK_DAEMON_JAVA_OPTS": f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 {conf}",
         }
 
-    def _wait_until_said(self, pattern: str, daemon: Daemon) -> re.Match[str]:
+    def _wait_until_logged(self, pattern: str, daemon: Daemon) -> re.Match[str]:
         deadline = time.monotonic() + self._timeout
         while (match := daemon.said(pattern)) is None:
             if daemon.process.poll() is not None or time.monotonic() > deadline:

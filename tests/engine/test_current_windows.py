@@ -169,5 +169,14 @@ def test_users_online_of_a_running_query(bench: Bench) -> None:
     assert {row["window_end"].timestamp() for row in rows} == {pipelines.T0 + 90}
     assert rows[0].keys() == bench.live("online")[0].keys()
     assert query.rows(current=True) == rows, "a query that has ended has rows too"
+    live = bench.live("online")
+    assert len(live) > len(rows), "without current, a key has several windows"
+    assert sorted(query.rows(), key=window_of) == sorted(live, key=window_of)
     with bench.running(online, "online") as running:
         assert [row["users"] for row in running.rows(key="site1", current=True)] == [7]
+        of_site1 = sorted((row for row in live if row["key"] == "site1"), key=window_of)
+        assert sorted(running.rows(key="site1"), key=window_of) == of_site1
+
+
+def window_of(row: dict[str, Any]) -> tuple[str, datetime]:
+    return row["key"], row["window_start"]

@@ -26,9 +26,9 @@ from penstock.stream.gates import concurrency_gate, token_bucket_gate
 from penstock.stream.reference_tables import reference_table
 from penstock.stream.rules import above, rule
 from penstock.stream.time_rules import TimeRules
+from tests.conditions import eventually
 from tests.corpus.hostile import NAMES
 from tests.cycle_driver import CycleDriver
-from tests.engine.pipelines import eventually
 from tests.log.logs import data, drain, opened
 
 

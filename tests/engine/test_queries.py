@@ -1,4 +1,4 @@
-"""A query under its id: what a change does to it, where it begins, what it may be called, and what keys may be."""
+"""Names of queries, changes of their streams, their start positions, and keys."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from penstock import Conflict, InvalidName, InvalidOption, NotFound, PenstockError, agg
-from tests.engine.pipelines import NEVER_IDLE, T0, Bench, counted, eventually, stream
+from tests.conditions import eventually
+from tests.engine.pipelines import NEVER_IDLE, T0, Bench, counted, stream
 
 
 def at(second: float, amount: int = 1, key: str | None = "k") -> tuple[str | None, dict[str, Any]]:
@@ -27,9 +28,9 @@ def test_a_changed_query_is_refused_and_says_what_changed(bench: Bench) -> None:
 
     with pytest.raises(Conflict, match=r"(?s)another stream.*amount > 0.*amount > -5.*reset=True"):
         bench.run(after)
-    assert bench.by_key("n") == {"k": 1}, "what is refused changes nothing"
+    assert bench.by_key("n") == {"k": 1}, "a refused start changes nothing"
 
-    # Under an id of its own it reads from where it is told; with reset it begins anew.
+    # With another name it reads from its start position; with reset it starts over.
     moment = datetime.now(UTC)
     bench.push([at(3, 10)])
     bench.run(after, "q2", subscription_from=moment)
@@ -51,9 +52,9 @@ def test_the_same_query_goes_on_where_it_was(bench: Bench) -> None:
     bench.run(turned)
 
     assert bench.by_key("n") == {"k": 2}
-    assert bench.by_key("total") == {"k": 6}, "in which order the aggregates are named is no change"
+    assert bench.by_key("total") == {"k": 6}, "the order of the aggregates is no change"
     assert bench.ledger("events_in") == 2
-    # The totals say the same, and of each cycle that read something how old its oldest event was by then.
+    # The totals agree, and each cycle that read events has the time of its oldest event.
     totals = (
         "SELECT ARRAY[events_in, windows, (SELECT sum(n) FROM unnest(fresh_counts) AS n)] FROM penstock.query_totals"
     )
@@ -194,7 +195,7 @@ def test_an_id_without_views_may_have_200_characters(bench: Bench) -> None:
         bench.run(stream().to("copies"), "n" * 201)
 
 
-def test_mistakes_are_told_in_a_sentence(bench: Bench) -> None:
+def test_invalid_queries_are_refused_with_a_message(bench: Bench) -> None:
     bench.queue()
     bench.push([at(1)])
     with pytest.raises(NotFound, match="nowhere"):
@@ -205,7 +206,7 @@ def test_mistakes_are_told_in_a_sentence(bench: Bench) -> None:
         bench.run(counted(stream(schema={"amount": "string"})), "text")
 
 
-def test_a_field_that_no_event_has_is_told_in_a_sentence_and_can_be_mended(bench: Bench) -> None:
+def test_a_field_that_no_event_has_is_refused_and_can_be_corrected(bench: Bench) -> None:
     bench.queue()
     bench.push([at(1)])
     with pytest.raises(PenstockError, match="amuont"):

@@ -12,7 +12,8 @@ from penstock.core.errors import Conflict
 from penstock.core.settings import Settings
 from penstock.db.pool import Database
 from penstock.engine import query_commands
-from tests.engine.pipelines import T0, Bench, counted, drivers_lost, eventually, stream
+from tests.conditions import eventually
+from tests.engine.pipelines import T0, Bench, counted, drivers_lost, stream
 
 Command = Callable[[Database, str], Awaitable[None]]
 

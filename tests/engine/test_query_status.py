@@ -17,7 +17,8 @@ import pytest
 from penstock.db.pool import Database
 from penstock.engine import query_commands
 from penstock.engine.query_status import Status, StatusReporter
-from tests.engine.pipelines import T0, Bench, counted, eventually, stream
+from tests.conditions import eventually
+from tests.engine.pipelines import T0, Bench, counted, stream
 
 
 def test_the_status_has_lag_and_open_windows(bench: Bench) -> None:

@@ -18,7 +18,8 @@ from penstock.engine.driver.loop import SMALL_EVENTS
 from penstock.engine.reference_tables import ReferenceTables, fetch_table
 from penstock.engine.worker.read_config import ReadConfig
 from penstock.stream.steps import ReferenceTable
-from tests.engine.pipelines import T0, Bench, eventually
+from tests.conditions import eventually
+from tests.engine.pipelines import T0, Bench
 
 
 def test_an_inner_join_with_an_empty_table_emits_nothing(bench: Bench) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from penstock.sinks import File
-from tests.engine.pipelines import Bench, eventually, stream
+from tests.conditions import eventually
+from tests.engine.pipelines import Bench, stream
 
 
 def numbers(path: Path) -> list[int]:

@@ -1,4 +1,4 @@
-"""Streaming SQL does what the same statement does in DuckDB over what was pushed."""
+"""Streaming SQL has the result of the same statement in DuckDB over the pushed events."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def orders(seed: int, count: int) -> list[dict[str, Any]]:
 
 
 def returns(seed: int, orders: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What comes back of every third order, up to twelve seconds later, in about the order of the orders."""
+    """Return a return of every third order, up to twelve seconds later, in about the order of the orders."""
     chance = random.Random(seed)
     return [
         {
@@ -198,7 +198,7 @@ LONG = ("a join of two streams",)
 @pytest.mark.parametrize(
     "case", [pytest.param(case, marks=pytest.mark.long) if case in LONG else case for case in CASES]
 )
-def test_a_statement_gives_what_duckdb_gives_whenever_drivers_are_lost(bench: Bench, case: str, seed: int) -> None:
+def test_a_statement_has_the_result_of_duckdb_while_drivers_are_lost(bench: Bench, case: str, seed: int) -> None:
     statement, question = CASES[case]
     chance = random.Random(f"{case} {seed}")
     with psycopg.connect(bench.url, autocommit=True) as conn:
@@ -285,7 +285,7 @@ def test_odd_values_are_grouped_and_computed_as_duckdb_does_it_and_stop_no_query
     assert {event["tier"]: event["n"] for event in bench.emitted("tiers")} == counted
 
 
-def test_what_postgresql_does_not_understand_is_told_when_a_query_starts(bench: Bench) -> None:
+def test_an_expression_that_postgresql_refuses_is_reported_at_the_start(bench: Bench) -> None:
     bench.queue()
     bench.push([("k", {"who": "a", "ts": T0})])
     made: Stream = Stream.sql(

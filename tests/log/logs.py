@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -22,6 +22,7 @@ from penstock.log.read.pop import MIN_POP_BYTES
 from penstock.log.read.pop_request import PopRequest
 from penstock.log.write.encode.batch import Batch
 from penstock.log.write.push_result import PushResult
+from tests.conditions import eventually_async
 
 QUEUE = "orders"
 GROUP = "workers"
@@ -121,13 +122,6 @@ def by_key(events: Iterable[Event]) -> dict[str | None, list[Any]]:
     return found
 
 
-async def eventually(condition: Callable[[], Awaitable[object]]) -> None:
-    """Wait until a condition is true."""
-    async with asyncio.timeout(PATIENCE):
-        while not await condition():  # noqa: ASYNC110 - what is waited for may be in the database
-            await asyncio.sleep(0.005)
-
-
 @asynccontextmanager
 async def held(url: str, statement: str, *params: Any) -> AsyncIterator[AsyncConnection[Any]]:
     """Run a statement in another transaction, and keep its locks until the block ends."""
@@ -153,4 +147,4 @@ async def waiting(url: str, most: int = 1) -> None:
     async def enough() -> object:
         return await asyncio.to_thread(ask, url, question, most)
 
-    await eventually(enough)
+    await eventually_async(enough)

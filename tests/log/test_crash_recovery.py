@@ -27,20 +27,8 @@ from penstock.log.log import Log
 from penstock.log.read.ack import EventStatus
 from penstock.log.write.encode.batch import Batch
 from penstock.log.write.push_result import PushResult
-from tests.log.logs import (
-    CACHED_AND_UNCACHED,
-    GROUP,
-    QUEUE,
-    ask,
-    by_key,
-    data,
-    drain,
-    eventually,
-    lag,
-    opened,
-    pop,
-    push,
-)
+from tests.conditions import eventually_async
+from tests.log.logs import CACHED_AND_UNCACHED, GROUP, QUEUE, ask, by_key, data, drain, lag, opened, pop, push
 from tests.log.lossy_proxy import Proxy, each_answer, proxied
 
 pytestmark = pytest.mark.slow
@@ -170,7 +158,7 @@ async def test_calls_without_a_database_fail_in_time(data_dir: Path) -> None:
                     return (await push(log, [2]))[0].offset == 1
                 return False
 
-            await eventually(is_back)
+            await eventually_async(is_back)
 
 
 # Killed clients
@@ -222,7 +210,7 @@ async def test_a_killed_client_leaves_complete_requests_or_nothing(log: Log, dat
         while line := await process.stdout.readline():
             last = int(line)
         # The server may still run the last statement.
-        await eventually(is_over)
+        await eventually_async(is_over)
         found = [Counter(data(await drain(log, queue))) for queue in ("first", "second")]
         assert found[0] == found[1]
         assert set(found[0].values()) == {50}
@@ -290,7 +278,7 @@ async def test_a_delayed_push_is_not_stored_after_its_retry(
     async def nobody_works() -> object:
         return await asyncio.to_thread(ask, database_url, idle)
 
-    await eventually(nobody_works)
+    await eventually_async(nobody_works)
     assert data(await log.fetch(QUEUE, "ada")) == ["first", "second", "third"]
 
 
@@ -433,7 +421,7 @@ async def test_a_transaction_with_a_lost_response_is_atomic(
             )
         proxy.stop_losing()
         # The server may not have noticed the lost client yet, and still hold the locks.
-        await eventually(nobody_is_in_a_transaction)
+        await eventually_async(nobody_is_in_a_transaction)
         clock.advance(61)
         acked = data(await drain(log)) == []
         assert data(await drain(log, "out")) == ([i] if acked else [])
@@ -446,7 +434,7 @@ CALLS: dict[str, Callable[[Log], Awaitable[object]]] = {
     "queues": lambda log: log.queues(),
     "describe": lambda log: log.describe(QUEUE),
     "groups": lambda log: log.groups(),
-    "lanes": lambda log: log.group_positions(QUEUE, GROUP),
+    "positions": lambda log: log.group_positions(QUEUE, GROUP),
     "subscribe": lambda log: log.subscribe(QUEUE, "another"),
     "seek": lambda log: log.seek(QUEUE, GROUP, "beginning"),
     "fetch": lambda log: log.fetch(QUEUE, "ada"),
@@ -490,7 +478,7 @@ async def test_a_terminated_listener_reconnects(database_url: str) -> None:
         for i in range(4):
             popped = asyncio.create_task(pop(log, wait_seconds=20, auto_ack=True))
             if i:
-                await eventually(is_cut)
+                await eventually_async(is_cut)
             await push(other_log, [i])
             async with asyncio.timeout(7):
                 assert data(await popped) == [i]

@@ -66,8 +66,14 @@ async def test_a_new_group_is_listed_before_its_first_pop(log: Log, other_log: L
     await log.configure(QUEUE)
     await log.subscribe(QUEUE, GROUP)
     await push(log, range(3), key="ada")
-    (lane,) = await log.group_positions(QUEUE, GROUP)
-    assert (lane.partition, lane.next_offset, lane.end_offset, lane.lag, lane.leased) == ("ada", 0, 3, 3, False)
+    (position,) = await log.group_positions(QUEUE, GROUP)
+    assert (position.partition, position.next_offset, position.end_offset, position.lag, position.leased) == (
+        "ada",
+        0,
+        3,
+        3,
+        False,
+    )
 
 
 async def test_an_ack_after_a_seek_is_late(log: Log) -> None:
@@ -110,11 +116,11 @@ async def test_seek_moves_a_group(
     for place, first in places:
         assert await log.seek(QUEUE, GROUP, place) == 2
         assert by_key(await drain(log)) == ({k: list(range(first, 6)) for k in ("ada", "bob")} if first < 6 else {})
-    lane = everything[0].partition
-    of_lane = [event for event in everything if event.partition == lane]
-    for offset in (0, 3, len(of_lane), 1000):
-        assert await log.seek(QUEUE, GROUP, offset, partition=lane) == 1
-        assert data(await drain(log)) == data(of_lane[offset:])
+    position = everything[0].partition
+    of_partition = [event for event in everything if event.partition == position]
+    for offset in (0, 3, len(of_partition), 1000):
+        assert await log.seek(QUEUE, GROUP, offset, partition=position) == 1
+        assert data(await drain(log)) == data(of_partition[offset:])
     with pytest.raises(NotFound):
         await log.seek(QUEUE, GROUP, "end", partition="nowhere")
     with pytest.raises(NotFound):
@@ -150,7 +156,10 @@ async def test_positions_behind_are_ordered_by_lag(log: Log) -> None:
     await push(log, [1], key="ada")
     await push(log, [1, 2, 3], key="bob")
 
-    assert [(lane.partition, lane.lag) for lane in await log.positions_behind(QUEUE, GROUP)] == [("bob", 3), ("ada", 1)]
+    assert [(position.partition, position.lag) for position in await log.positions_behind(QUEUE, GROUP)] == [
+        ("bob", 3),
+        ("ada", 1),
+    ]
     await drain(log)
     assert await log.positions_behind(QUEUE, GROUP) == []
     with pytest.raises(NotFound):

@@ -191,29 +191,29 @@ class LogMachine(RuleBasedStateMachine):
     def _check_delivery(self, group: str, events: list[Event], partition: str | None) -> None:
         model = self.model
         due = {
-            where: model.deliverable(group, lane)
-            for where, lane in model.partitions.items()
-            if partition in (None, lane.name)
+            where: model.deliverable(group, key_partition)
+            for where, key_partition in model.partitions.items()
+            if partition in (None, key_partition.name)
         }
         if not events:
             assert not any(due.values()), "events were due, but none were delivered"
         for _, run in groupby(events, key=lambda event: event.partition_id):
             some = list(run)
-            lane = self._partition(some[0])
-            offsets = due.pop((lane.epoch, lane.name))[: len(some)]
+            key_partition = self._partition(some[0])
+            offsets = due.pop((key_partition.epoch, key_partition.name))[: len(some)]
             assert [event.offset for event in some] == offsets
             for event in some:
-                stored = lane.events[event.offset]
+                stored = key_partition.events[event.offset]
                 assert (event.data["n"], event.key) == (stored.data, stored.key)
                 assert stored.letter is not None or event.given_id == stored.id
-                assert event.attempts == model.position(group, lane).failures[event.offset]
-            model.delivered(group, lane, offsets, some[0].lease_id)
+                assert event.attempts == model.position(group, key_partition).failures[event.offset]
+            model.delivered(group, key_partition, offsets, some[0].lease_id)
 
     def _partition(self, event: Event) -> PartitionModel:
         # A later epoch may reuse the name of a partition, but not its id.
         if event.partition_id not in self.places:
             positions = self.run(self.world.observer.group_positions(self.name, event.group or ""))
-            self.places |= {lane.partition_id: (lane.epoch, lane.partition) for lane in positions}
+            self.places |= {each.partition_id: (each.epoch, each.partition) for each in positions}
         return self.model.partitions[self.places[event.partition_id]]
 
     @precondition(lambda self: self.deliveries)
@@ -255,16 +255,16 @@ class LogMachine(RuleBasedStateMachine):
         return data.draw(st.permutations(data.draw(st.lists(st.sampled_from(events), min_size=1, unique_by=id))))
 
     def _ack_model(self, model: Model, said: list[tuple[Event, Status]]) -> list[Outcome]:
-        lanes: dict[int, list[tuple[Event, Status]]] = {}
+        by_partition: dict[int, list[tuple[Event, Status]]] = {}
         for event, status in said:
-            lanes.setdefault(event.partition_id, []).append((event, status))
+            by_partition.setdefault(event.partition_id, []).append((event, status))
         outcomes: dict[tuple[int, int], Outcome] = {}
-        for partition_id, some in lanes.items():
+        for partition_id, some in by_partition.items():
             event = some[0][0]
-            lane, group = self._partition(event), event.group
+            key_partition, group = self._partition(event), event.group
             assert group is not None
-            lane = model.partitions[lane.epoch, lane.name]
-            of_partition = model.ack(group, lane, event.lease_id, [(e.offset, status) for e, status in some])
+            key_partition = model.partitions[key_partition.epoch, key_partition.name]
+            of_partition = model.ack(group, key_partition, event.lease_id, [(e.offset, status) for e, status in some])
             outcomes.update({(partition_id, offset): outcome for offset, outcome in of_partition.items()})
         return [outcomes[event.partition_id, event.offset] for event, _ in said]
 
@@ -299,14 +299,16 @@ class LogMachine(RuleBasedStateMachine):
         partition = None if only is None else self.model.place(only)
         if place == "offset" and partition is None:
             partition = self.model.place(KEYS[0])
-        if group not in self.model.groups or not any(lane.name == partition for lane in self.model.partitions.values()):
+        if group not in self.model.groups or not any(
+            key_partition.name == partition for key_partition in self.model.partitions.values()
+        ):
             return
         moment = at * 100 - 50
         to = {
-            "beginning": lambda lane: 0,
-            "end": lambda lane: len(lane.events),
-            "time": lambda lane: sum(event.at < moment for event in lane.events),
-            "offset": lambda lane: at,
+            "beginning": lambda key_partition: 0,
+            "end": lambda key_partition: len(key_partition.events),
+            "time": lambda key_partition: sum(event.at < moment for event in key_partition.events),
+            "offset": lambda key_partition: at,
         }[place]
         moved = self.model.seek(group, to, partition)
         where: Any = {"time": self.began + timedelta(seconds=moment), "offset": at}.get(place, place)
@@ -368,7 +370,7 @@ class LogMachine(RuleBasedStateMachine):
         """Check that all unread events are delivered once every lease, retry and delay has ended."""
         self.pass_time(2000)
         for group in self.model.groups:
-            while any(self.model.unread(group, lane) for lane in self.model.partitions.values()):
+            while any(self.model.unread(group, key_partition) for key_partition in self.model.partitions.values()):
                 events = self.run(self.world.logs[0].pop(PopRequest(self.name, group, batch=100, partitions=100)))
                 assert events, "events are left that are never delivered"
                 self._check_delivery(group, events, None)

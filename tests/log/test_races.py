@@ -13,22 +13,8 @@ from penstock.core.clock import Clock
 from penstock.core.errors import NotFound
 from penstock.log.dead_letters.dead_letter import DeadLetterFilter
 from penstock.log.log import Log
-from tests.log.logs import (
-    GROUP,
-    PATIENCE,
-    QUEUE,
-    ask,
-    by_key,
-    data,
-    drain,
-    eventually,
-    held,
-    lag,
-    letters,
-    pop,
-    push,
-    waiting,
-)
+from tests.conditions import eventually_async
+from tests.log.logs import GROUP, PATIENCE, QUEUE, ask, by_key, data, drain, held, lag, letters, pop, push, waiting
 
 _T = TypeVar("_T")
 
@@ -110,7 +96,7 @@ async def test_a_slow_pop_delivers_nothing_completed_meanwhile(log: Log, other_l
         # The partition with the event comes after all the idle ones.
         await push(log, [i], key="zoe")
         slow = asyncio.create_task(pop(log, batch=10))
-        await eventually(walks)
+        await eventually_async(walks)
         quick = await pop(other_log, partition="zoe")
         if quick:
             assert all(await other_log.ack(quick))

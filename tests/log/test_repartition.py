@@ -10,16 +10,8 @@ import pytest
 from penstock.core.clock import Clock
 from penstock.log.dead_letters.dead_letter import DeadLetterFilter
 from penstock.log.log import Log
-from tests.log.logs import (
-    QUEUE,
-    by_key,
-    data,
-    drain,
-    eventually,
-    letters,
-    pop,
-    push,
-)
+from tests.conditions import eventually_async
+from tests.log.logs import QUEUE, by_key, data, drain, letters, pop, push
 
 
 @pytest.mark.parametrize(
@@ -54,7 +46,7 @@ async def test_repartitioning_during_pushes_keeps_order_and_positions(
 
     for _ in range(3):
         pushed = sum(last.values())
-        await eventually(some_were_pushed)
+        await eventually_async(some_were_pushed)
         await other_log.repartition(QUEUE, *after)
         await log.repartition(QUEUE, *before)
     stop.set()

@@ -282,7 +282,7 @@ LOOKING: dict[str, tuple[Callable[[Log, Any], Awaitable[object]], list[Any]]] = 
     "seek in a partition": (lambda log, odd: log.seek(QUEUE, GROUP, "end", partition=odd), TEXTS),
     "seek to an offset": (lambda log, odd: log.seek(QUEUE, GROUP, odd, partition="ada"), NUMBERS),
     "seek of a group": (lambda log, odd: log.seek(QUEUE, odd, "end"), TEXTS),
-    "lanes of a group": (lambda log, odd: log.group_positions(QUEUE, odd), TEXTS),
+    "positions of a group": (lambda log, odd: log.group_positions(QUEUE, odd), TEXTS),
     "delete of a group": (lambda log, odd: log.delete_group(QUEUE, odd), TEXTS),
     "a dead letter": (lambda log, odd: log.dead_letter(odd), NUMBERS),
     "dead letters with a limit": (lambda log, odd: log.dead_letters(DeadLetterFilter(queue=QUEUE), limit=odd), NUMBERS),

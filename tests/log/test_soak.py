@@ -53,10 +53,10 @@ class Soak:
         while not self.is_over:
             batch, partitions = self.chance.randint(1, 12), self.chance.randint(1, 3)
             events = await pop(self.log(), group=group, batch=batch, partitions=partitions, wait_seconds=0.05)
-            lanes: dict[int, list[Event]] = {}
+            by_partition: dict[int, list[Event]] = {}
             for event in events:
-                lanes.setdefault(event.partition_id, []).append(event)
-            for some in lanes.values():
+                by_partition.setdefault(event.partition_id, []).append(event)
+            for some in by_partition.values():
                 await self._ack(group, some)
 
     async def _ack(self, group: str, events: list[Event]) -> None:

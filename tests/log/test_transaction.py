@@ -11,17 +11,8 @@ from penstock.core.errors import InvalidRequest, QueueFull, TransactionRefused
 from penstock.log.log import Log
 from penstock.log.read.ack import EventStatus
 from penstock.log.write.encode.batch import Batch
-from tests.log.logs import (
-    GROUP,
-    QUEUE,
-    data,
-    drain,
-    eventually,
-    lag,
-    letters,
-    pop,
-    push,
-)
+from tests.conditions import eventually_async
+from tests.log.logs import GROUP, QUEUE, data, drain, lag, letters, pop, push
 
 
 async def test_a_transaction_acks_and_pushes_together(log: Log) -> None:
@@ -115,7 +106,7 @@ async def test_a_full_queue_refuses_a_transaction(log: Log) -> None:
             return False
         return done.acked == 1
 
-    await eventually(accepted)
+    await eventually_async(accepted)
     assert data(await drain(log, "out")) == ["fits"]
 
 

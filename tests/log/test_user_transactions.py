@@ -16,7 +16,8 @@ from penstock.core.errors import Conflict, InvalidRequest, QueueFull, Transactio
 from penstock.log.log import Log
 from penstock.log.read.ack import EventStatus
 from penstock.log.write.encode.batch import Batch
-from tests.log.logs import GROUP, PATIENCE, QUEUE, ask, data, drain, eventually, lag, letters, pop, push, roll, waiting
+from tests.conditions import eventually_async
+from tests.log.logs import GROUP, PATIENCE, QUEUE, ask, data, drain, lag, letters, pop, push, roll, waiting
 from tests.servers import Server
 
 
@@ -154,7 +155,7 @@ async def test_upkeep_does_not_wait_for_a_long_transaction(
     async def rolled() -> bool:
         return (await other_log.upkeep()).rolled == 1 or (await log.catalog.refresh(QUEUE)).segment > 1
 
-    await eventually(rolled)
+    await eventually_async(rolled)
     assert sorted(data(await drain(log))) == [1, 2, 3]
 
 

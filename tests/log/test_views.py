@@ -46,10 +46,10 @@ async def test_the_views_agree_with_the_log(log: Log, database_url: str, clock: 
         assert await asyncio.to_thread(select, database_url, "SELECT * FROM penstock.depth WHERE queue = 'orders'") == [
             (QUEUE, info.size.partitions, info.size.events, info.size.appended, info.queue.max_depth_events, 0)
         ]
-        lanes = await log.group_positions(QUEUE, GROUP)
+        positions = await log.group_positions(QUEUE, GROUP)
         question = "SELECT partition, next_offset, end_offset, lag FROM penstock.partition_lag ORDER BY partition_id"
         assert await asyncio.to_thread(select, database_url, question) == [
-            (lane.partition, lane.next_offset, lane.end_offset, lane.lag) for lane in lanes
+            (position.partition, position.next_offset, position.end_offset, position.lag) for position in positions
         ]
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.docs.pages import ROOT
 
-#: In place of pip-audit, which needs a network: it answers for every lock file as it is told to.
+#: In place of pip-audit, which needs a network: it returns a given result for every lock file.
 PIP_AUDIT = """
 import os, sys
 print(os.environ["ANSWER"])
@@ -40,9 +40,9 @@ def audited(folder: Path, answer: str) -> subprocess.CompletedProcess[str]:
         ([UNKNOWN], 2, "NOTHING WAS AUDITED"),
         (None, 2, "benchmarks/peers/duckdb.txt: NOT AUDITED"),
     ],
-    ids=["fine", "a hole", "some unknown", "all unknown", "no answer"],
+    ids=["none", "vulnerable", "some unknown", "all unknown", "no response"],
 )
-def test_what_was_found_and_what_could_not_be_asked_are_told_apart(
+def test_vulnerabilities_and_failed_lookups_have_different_exit_codes(
     found: list[Any] | None, code: int, says: str, tmp_path: Path
 ) -> None:
     done = audited(tmp_path, "" if found is None else json.dumps({"dependencies": found}))
@@ -50,8 +50,8 @@ def test_what_was_found_and_what_could_not_be_asked_are_told_apart(
 
 
 def test_every_lock_file_is_looked_up(tmp_path: Path) -> None:
-    said = audited(tmp_path, json.dumps({"dependencies": [FINE]})).stdout
+    printed = audited(tmp_path, json.dumps({"dependencies": [FINE]})).stdout
     files = [*ROOT.glob("[a-z]*/*.txt"), *ROOT.glob("[a-z]*/*/*.txt")]
     locks = [path for path in files if "--hash=sha256:" in path.read_text()]
     assert locks
-    assert all(path.relative_to(ROOT).as_posix() in said for path in locks)
+    assert all(path.relative_to(ROOT).as_posix() in printed for path in locks)

@@ -17,7 +17,8 @@ from penstock.log.write.encode.json_events import JsonEvents
 from penstock.sinks import Alerts, RuleStore, Sinks
 from penstock.stream.rules import Rule, above, absent, rule
 from tests.cli.command_line import CommandLine
-from tests.log.logs import drain, eventually, opened, push
+from tests.conditions import eventually_async
+from tests.log.logs import drain, opened, push
 
 BEGIN = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 
@@ -86,7 +87,7 @@ async def test_alerts_are_pushed_once_if_the_sink_is_cancelled(log: Log, queue: 
         async def some(sinks: Sinks = sinks, task: Any = task) -> object:
             return sinks.workers[0].counters.batches >= 2 or task.done()
 
-        await eventually(some)
+        await eventually_async(some)
         task.cancel()
         await asyncio.wait([task])
     await Sinks(log=log).add(queue, Alerts(hot)).run(idle_seconds=0.5)
@@ -144,7 +145,7 @@ async def test_a_rule_with_a_full_or_deleted_alert_queue_can_be_deleted(log: Log
                 return True
             return False
 
-        await eventually(is_full)
+        await eventually_async(is_full)
     else:
         assert await log.delete_queue(hot.alerts)
 
@@ -199,7 +200,7 @@ async def test_missing_keys_fire_and_clear_when_they_return(log: Log, queue: str
         found.extend(await alerts(log, silent.alerts))
         return len(found) == 2
 
-    await eventually(missed)
+    await eventually_async(missed)
     assert sorted(found) == [("boiler", "firing"), ("never", "firing")]
     await push(log, results("boiler", [1], first=1), queue=queue, key="boiler")
 
@@ -207,7 +208,7 @@ async def test_missing_keys_fire_and_clear_when_they_return(log: Log, queue: str
         found.extend(await alerts(log, silent.alerts))
         return ("boiler", "cleared") in found
 
-    await eventually(back)
+    await eventually_async(back)
     sinks.stop()
     await running
 
@@ -264,7 +265,7 @@ async def test_the_scan_of_open_windows_does_not_lock_the_rule(log: Log, queue: 
             asked = "SELECT 1 FROM pg_locks WHERE relation = 'penstock.client_query_state'::regclass AND NOT granted"
             return await (await conn.execute(asked)).fetchone()
 
-        await eventually(waits)
+        await eventually_async(waits)
         # As a cycle that closes windows holds it.
         await conn.execute("SELECT FROM penstock.rules WHERE name = %s FOR NO KEY UPDATE NOWAIT", [queue])
     assert await looking == [("site", "firing")]
@@ -304,14 +305,14 @@ async def test_an_open_window_above_the_limit_fires_before_it_closes(log: Log, q
         found.extend(await alerts(log, surge.alerts))
         return found == [("site", "firing")]
 
-    await eventually(rang)
+    await eventually_async(rang)
     await push(log, results("site", [50]), queue=queue, key="site")
 
     async def cleared() -> object:
         found.extend(await alerts(log, surge.alerts))
         return found == [("site", "firing"), ("site", "cleared")]
 
-    await eventually(cleared)
+    await eventually_async(cleared)
     sinks.stop()
     await running
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command_line import CommandLine
-from tests.client.conditions import eventually_sync
+from tests.conditions import eventually
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_it_ends_cleanly_on_a_signal(cli: CommandLine, sinks_url: str, tmp_path:
         stdout=subprocess.PIPE,
         text=True,
     )
-    eventually_sync(lambda: process.poll() is not None or (path.exists() and path.stat().st_size))
+    eventually(lambda: process.poll() is not None or (path.exists() and path.stat().st_size))
     assert process.poll() is None
     process.send_signal(signal.SIGTERM)
     said, _ = process.communicate(timeout=20)

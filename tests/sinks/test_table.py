@@ -16,7 +16,8 @@ from penstock.core.settings import Settings
 from penstock.log.log import Log
 from penstock.sinks import Backoff, Sinks, Table
 from penstock.sinks.delivery.stream_sinks import run_sinks_in_background
-from tests.log.logs import ask, eventually, lag, letters, push
+from tests.conditions import eventually_async
+from tests.log.logs import ask, lag, letters, push
 
 QUICK = Backoff(first=0.01, longest=0.05)
 
@@ -45,14 +46,14 @@ async def deliver_after_fix(log: Log, queue: str, sink: Table, url: str, error: 
     async def is_reported() -> object:
         return counters.error is not None and error in counters.error
 
-    await eventually(is_reported)
+    await eventually_async(is_reported)
     with psycopg.connect(url, autocommit=True) as conn:
         conn.execute(fix.encode())
 
     async def is_written() -> object:
         return counters.written and await lag(log, queue, sink.name) == 0
 
-    await eventually(is_written)
+    await eventually_async(is_written)
     sinks.stop()
     await running
     assert await letters(log, queue) == []
@@ -141,7 +142,7 @@ async def test_rows_are_inserted_once_if_the_sink_is_cancelled(log: Log, queue: 
         async def some(sinks: Sinks = sinks, task: Any = task) -> object:
             return sinks.workers[0].counters.batches >= 2 or task.done()
 
-        await eventually(some)
+        await eventually_async(some)
         task.cancel()
         await asyncio.wait([task])
     await Sinks(log=log).add(queue, Table(name)).run(idle_seconds=0.5)
@@ -283,7 +284,7 @@ async def test_a_table_in_another_database_is_written_when_it_is_reachable(
     async def is_tried() -> object:
         return away.workers[0].counters.retries > 1
 
-    await eventually(is_tried)
+    await eventually_async(is_tried)
     away.stop()
     await running
     await deliver(log, queue, Table(name, url=sinks_url))

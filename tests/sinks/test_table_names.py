@@ -10,8 +10,9 @@ from psycopg import sql
 
 from penstock.log.log import Log
 from penstock.sinks import Backoff, Sinks, Table
+from tests.conditions import eventually_async
 from tests.corpus.hostile import NAMES
-from tests.log.logs import eventually, letters, push
+from tests.log.logs import letters, push
 
 NAMED = [name for name in NAMES if name.isprintable() and len(name.encode()) <= 63]
 
@@ -41,7 +42,7 @@ async def test_an_unknown_table_is_reported_and_retried(name: str, log: Log, que
     async def is_reported() -> object:
         return "there is no table" in str(sinks.workers[0].counters.error)
 
-    await eventually(is_reported)
+    await eventually_async(is_reported)
     sinks.stop()
     await running
     assert await letters(log, queue) == []

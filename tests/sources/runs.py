@@ -13,7 +13,8 @@ from typing import Any
 
 from penstock.log.log import Log
 from penstock.sources import Source, SourceRunner
-from tests.log.logs import drain, eventually
+from tests.conditions import eventually_async
+from tests.log.logs import drain
 
 
 async def run_source(log: Log, queue: str, source: Source, **options: Any) -> SourceRunner:
@@ -36,7 +37,7 @@ async def follow_source(log: Log, queue: str, source: Source, **options: Any) ->
         async def is_pushed() -> object:
             return runner.pushed == count or (running.done() and running.result())
 
-        await eventually(is_pushed)
+        await eventually_async(is_pushed)
 
     try:
         yield wait_for_pushed

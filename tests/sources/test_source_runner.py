@@ -12,7 +12,8 @@ import pytest
 from penstock.core.errors import Conflict, InvalidRequest
 from penstock.log.log import Log
 from penstock.sources import Ndjson, Parquet, SourceRunner, list_sources
-from tests.log.logs import eventually, letters, opened
+from tests.conditions import eventually_async
+from tests.log.logs import letters, opened
 from tests.log.lossy_proxy import proxied
 from tests.sources.runs import RUNNER_SCRIPT, data, follow_source, lines, numbers, run_source, start_process
 
@@ -39,7 +40,7 @@ async def test_the_runner_retries_while_the_database_is_unreachable(
         async def tried() -> object:
             return sum(each.name == "penstock.sources" for each in caplog.records) >= 3
 
-        await eventually(tried)
+        await eventually_async(tried)
         (tmp_path / "away").rename(socket)
         await pushed(2)
     assert await numbers(log, queue) == [0, 1]
@@ -57,7 +58,7 @@ async def test_killed_runner_pushes_every_line_once(log: Log, queue: str, sinks_
     async def some() -> object:
         return await read() > 100
 
-    await eventually(some)
+    await eventually_async(some)
     process.send_signal(signal.SIGKILL)
     process.wait()
     await run_source(log, queue, Ndjson(path), name=queue)

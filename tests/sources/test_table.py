@@ -15,7 +15,8 @@ import pytest
 from penstock.core.errors import InvalidRequest
 from penstock.log.log import Log
 from penstock.sources import SourceRunner, Table
-from tests.log.logs import drain, eventually
+from tests.conditions import eventually_async
+from tests.log.logs import drain
 
 
 @pytest.fixture
@@ -101,7 +102,7 @@ async def test_a_row_of_a_transaction_without_an_id_is_not_skipped(
                 asked = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND pid = %s"
                 return await (await holds.execute(asked, [slow.info.backend_pid])).fetchone()
 
-            await eventually(waits)
+            await eventually_async(waits)
             with psycopg.connect(sinks_url, autocommit=True) as quick:
                 quick.execute(insert, ["quick"])
             meanwhile = await look()
@@ -152,7 +153,7 @@ async def test_rows_of_concurrent_writers_are_read_once_in_order(
     async def all_of_them() -> object:
         return feed.pushed >= len(rows) or (reading.done() and reading.result())
 
-    await eventually(all_of_them)
+    await eventually_async(all_of_them)
     feed.stop()
     await reading
     assert await numbers(log, queue) == [id for (id,) in rows]
@@ -230,14 +231,14 @@ async def test_a_notification_starts_the_next_read(log: Log, queue: str, table: 
             row = conn.execute("SELECT count(*) FROM pg_stat_activity WHERE query LIKE %s", [f'%FROM %"{table}" t%'])
             return (row.fetchone() or [0])[0]
 
-    await eventually(listening)
+    await eventually_async(listening)
     run(sinks_url, f"INSERT INTO {table} (who) VALUES ('a')")  # noqa: S608
 
     async def pushed() -> object:
         run(sinks_url, f"NOTIFY {channel}")
         return feed.pushed == 1
 
-    await eventually(pushed)
+    await eventually_async(pushed)
     running.cancel()
     await asyncio.wait([running])
 

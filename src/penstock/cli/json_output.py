@@ -118,7 +118,7 @@ def dead_letter_edit(edit: DeadLetterEdit) -> dict[str, Any]:
 
 def query_listing(query: QueryInfo | ClientQuery, groups: Sequence[GroupInfo]) -> dict[str, Any]:
     """Return an entry of ``query list``. Spark or clients compute the query."""
-    from penstock.protocol.query_listing import list_query
+    from penstock.protocol.queries import list_query
 
     return {**_fields(list_query(query, groups)), "is_paused": query.is_paused}
 

@@ -96,7 +96,7 @@ def load_function(text: str) -> Callable[[Any], Any]:
     """Return the function that ``FILE:FUNCTION`` names. The file is imported, not run as the main program."""
     file, _, name = text.rpartition(":")
     if not file or not name.isidentifier():
-        raise InvalidRequest(f"{text!r} does not name a function: write it like mend.py:mend")
+        raise InvalidRequest(f"{text!r} does not name a function: write it like correct.py:correct")
     path = Path(file)
     if not path.is_file():
         raise InvalidRequest(f"there is no file {file}")

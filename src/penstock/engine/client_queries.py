@@ -14,6 +14,7 @@ from typing import ClassVar
 from psycopg.rows import class_row
 
 from penstock.core.errors import GroupBusy, NotFound
+from penstock.db.scalar import fetch_scalar
 from penstock.db.statements import Statements
 from penstock.log.log import Log
 from penstock.log.notify import Topic
@@ -95,8 +96,7 @@ async def find_client_query(log: Log, name: str) -> ClientQuery | None:
 async def count_open_rows(log: Log, name: str) -> int:
     """Count the rows of the query's state, without the bookkeeping of the clients."""
     async with log.database.connection() as conn:
-        row = await (await conn.execute(_sql["count_open_rows"], {"name": name})).fetchone()
-    return 0 if row is None else int(row[0])
+        return int(await fetch_scalar(conn, _sql["count_open_rows"], {"name": name}))
 
 
 async def delete_client_query(log: Log, name: str) -> bool:

@@ -54,7 +54,7 @@ from penstock.engine.worker.spark_task import set_cycle_job
 from penstock.log.log import Log
 from penstock.stream.definition import Definition
 from penstock.stream.fingerprint import describe, fingerprint, with_stored_order
-from penstock.stream.sink_binding import run_stream_sinks
+from penstock.stream.sinks import run_stream_sinks
 
 _logger = logging.getLogger("penstock.engine")
 
@@ -104,6 +104,7 @@ class Query:
         self._log = Log(self._database)
         self._ended = threading.Event()
         self._flush = options.flush
+        self._flush_seconds = _FLUSH_SECONDS
         self._flush_deadline: float | None = None
         self._error: BaseException | None = None
         self._id: int | None = None
@@ -133,9 +134,14 @@ class Query:
             raise self._error
         return True
 
-    def stop(self, *, flush: bool = False) -> None:
-        """End the query after its current cycle; with ``flush``, close and emit all open windows."""
+    def stop(self, *, flush: bool = False, flush_seconds: float = _FLUSH_SECONDS) -> None:
+        """End the query after its current cycle; with ``flush``, close and emit all open windows.
+
+        If a cycle has failed, the query takes its lease again to flush. It raises Conflict if it cannot for
+        ``flush_seconds`` and the time of the lease.
+        """
         self._flush = self._flush or flush
+        self._flush_seconds = flush_seconds
         self.ask_to_stop()
         self.wait()
 
@@ -341,7 +347,7 @@ class Query:
         Returns a fencing number; None if another driver has taken the query over. Raises Conflict after a timeout.
         """
         if self._flush_deadline is None:
-            self._flush_deadline = time.monotonic() + self._options.lease_seconds + _FLUSH_SECONDS
+            self._flush_deadline = time.monotonic() + self._options.lease_seconds + self._flush_seconds
         driver = f"{socket.gethostname()}:{os.getpid()}"
         while time.monotonic() < self._flush_deadline:
             try:

@@ -8,11 +8,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg
 
 from penstock.core.errors import Conflict, GroupBusy, InvalidRequest, NotFound, QueryChanged
+from penstock.db.scalar import fetch_scalar
 from penstock.db.statements import Statements
 from penstock.engine.results import result_tables
 from penstock.engine.results.result_tables import ResultTables
@@ -132,8 +133,8 @@ class Registry:
         """Return a fencing number, or None if another driver has the lease or the query was stopped after ``since``."""
         params = {"name": name, "driver": driver, "lease": timedelta(seconds=lease_seconds), "since": since}
         async with self._log.database.connection() as conn:
-            row = await (await conn.execute(_sql["acquire_lease"], params)).fetchone()
-        return None if row is None else int(row[0])
+            fence: int | None = await fetch_scalar(conn, _sql["acquire_lease"], params)
+        return fence
 
     async def renew_lease(self, query: int, fence: int, lease_seconds: float) -> bool:
         """Extend the lease; False if another driver has taken the query over."""
@@ -149,8 +150,8 @@ class Registry:
     async def current_fence(self, query: int) -> int | None:
         """Return the fencing number of the last driver; None if the query does not exist."""
         async with self._log.database.connection() as conn:
-            row = await (await conn.execute(_sql["current_fence"], {"query": query})).fetchone()
-        return None if row is None else int(row[0])
+            fence: int | None = await fetch_scalar(conn, _sql["current_fence"], {"query": query})
+        return fence
 
     async def store_field_types(self, query: int, types: dict[str, str]) -> None:
         """Store inferred types, so that the next start uses the same."""
@@ -160,8 +161,8 @@ class Registry:
     async def field_types(self, query: int) -> dict[str, str] | None:
         """Return the stored types of a query's fields; None if none are known."""
         async with self._log.database.connection() as conn:
-            row = await (await conn.execute(_sql["field_types"], {"query": query})).fetchone()
-        return None if row is None else cast("dict[str, str] | None", row[0])
+            types: dict[str, str] | None = await fetch_scalar(conn, _sql["field_types"], {"query": query})
+        return types
 
     async def has_no_cycles(self, query: int) -> bool:
         """Return whether no cycle of the query was ever planned."""
@@ -253,10 +254,10 @@ class Registry:
         return [QueryInfo(*row) for row in rows]
 
     async def _check_view_names(self, conn: AsyncConnection[Any], name: str) -> None:
-        row = await (await conn.execute(_sql["find_same_view"], {"name": name})).fetchone()
-        if row is not None:
+        other = await fetch_scalar(conn, _sql["find_same_view"], {"name": name})
+        if other is not None:
             raise Conflict(
-                f"the views of the queries {name!r} and {row[0]!r} would have one name: penstock_live has a view "
+                f"the views of the queries {name!r} and {other!r} would have one name: penstock_live has a view "
                 "NAME_current for each query NAME; give the stream another query_id"
             )
 

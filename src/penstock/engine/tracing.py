@@ -16,6 +16,7 @@ import psycopg
 
 from penstock.core.errors import PenstockError
 from penstock.core.tracing import get_tracer_provider
+from penstock.db.scalar import fetch_scalar
 from penstock.db.statements import Statements
 from penstock.engine.cycle.cycle_result import CommitStats, ComputedCycle, CycleResult, QueryContext, SparkResult
 from penstock.engine.cycle.cycle_runner import CycleRunner
@@ -120,10 +121,10 @@ class TracedCycleRunner(CycleRunner):
         params = {"query": self._query.id, "cycle": plan.cycle}
         try:
             async with self._query.log.database.connection() as conn:
-                row = await (await conn.execute(_sql["since_planned"], params)).fetchone()
+                age = await fetch_scalar(conn, _sql["since_planned"], params)
         except (PenstockError, psycopg.Error):
             return 0  # an incomplete trace must not fail the cycle
-        return 0 if row is None else int(row[0])
+        return int(age or 0)
 
     async def _find_pushes(self, plan: CyclePlan) -> Sequence[SpanContext]:
         """Return the spans of the pushes that the first events of the cycle come from."""

@@ -15,6 +15,7 @@ from penstock.core.clock import Clock
 from penstock.core.errors import GroupBusy, InvalidRequest, NotFound
 from penstock.core.names import check_name
 from penstock.db.retry import run_with_retry
+from penstock.db.scalar import fetch_scalar
 from penstock.db.statements import Statements
 from penstock.log.catalog import Catalog
 from penstock.log.queue import Queue
@@ -185,8 +186,7 @@ class ConsumerGroups:
             if epoch != group.epoch:
                 return True
             statement = _sql.table("has_unread", queue.id, queue.segment)
-            row = await (await conn.execute(statement, {"group": group.id, "epoch": group.epoch})).fetchone()
-            if row is None or row[0]:
+            if await fetch_scalar(conn, statement, {"group": group.id, "epoch": group.epoch}):
                 return False
             await conn.execute(_sql["set_epoch"], {"group": group.id, "epoch": group.epoch + 1})
         return True

@@ -312,10 +312,10 @@ class Log(LogParts):
         queues = await self.queues() if queue is None else [await self.catalog.refresh(queue)]
         return [group for described in queues for group in await self._stats.groups(described)]
 
-    async def subscribe(self, queue: str, group: str, place: StartPosition = "beginning") -> None:
+    async def subscribe(self, queue: str, group: str, start: StartPosition = "beginning") -> None:
         """Create a group at a start position, unless it exists."""
         check_name(queue, "queue")
-        await self.consumer_groups.subscribe(await self.catalog.get(queue), group, place)
+        await self.consumer_groups.subscribe(await self.catalog.get(queue), group, start)
 
     async def group_positions(self, queue: str, group: str) -> list[PartitionPosition]:
         """Return the position of a group in each partition."""

@@ -60,6 +60,10 @@ class Notifier:
         """Return the number of notifications that this process has received. Call it before reading."""
         return self._counts.setdefault(topic, 0)
 
+    def waiting(self, topic: Topic) -> int:
+        """Return the number of waiters of this process."""
+        return len(self._waiters.get(topic, ()))
+
     def notify(self, topic: Topic) -> None:
         """Wake the waiters of this process at once, and those of other processes within milliseconds."""
         self.wake_local(topic)

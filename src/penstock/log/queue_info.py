@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from shlex import quote
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
+from psycopg.rows import args_row
 from psycopg_pool import AsyncConnectionPool
 
 from penstock.core.clock import Clock
 from penstock.core.formatting import counted
+from penstock.db.scalar import fetch_scalar
 from penstock.db.statements import Statements
 from penstock.log.queue import Queue
 
@@ -111,6 +113,15 @@ def describe_unread_limit(queue: Queue, events: int) -> str | None:
     )
 
 
+class _SizeRow(NamedTuple):
+    partitions: int
+    #: The sums of the offsets after the last events and of the first events.
+    end: int
+    first: int
+    bytes: int
+    shed: int
+
+
 @dataclass(slots=True, eq=False)
 class QueueStats:
     pool: AsyncConnectionPool[Any]
@@ -126,13 +137,13 @@ class QueueStats:
     async def stored_events(self, queue: Queue) -> int:
         async with self.pool.connection() as conn:
             params = {"queue": queue.id, "segment": queue.segment}
-            row = await (await conn.execute(_sql["stored_events"], params)).fetchone()
-        return 0 if row is None else int(row[0])
+            return int(await fetch_scalar(conn, _sql["stored_events"], params))
 
     async def size(self, queue: Queue) -> QueueSize:
         params = {"queue": queue.id, "tables": f"^(chunks|ids)_{queue.id}_[0-9]+$"}
         async with self.pool.connection() as conn:
             statement = _sql.table("queue_size", queue.id, queue.segment)
-            row = await (await conn.execute(statement, params)).fetchone()
-        partitions, end, start, size, shed = row if row is not None else (0, 0, 0, 0, 0)
-        return QueueSize(partitions, end - start, end, size, shed)
+            cursor = conn.cursor(row_factory=args_row(_SizeRow))
+            row = await (await cursor.execute(statement, params)).fetchone()
+        row = row or _SizeRow(0, 0, 0, 0, 0)
+        return QueueSize(row.partitions, row.end - row.first, row.end, row.bytes, row.shed)

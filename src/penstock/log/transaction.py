@@ -16,6 +16,7 @@ from psycopg_pool import AsyncConnectionPool
 from penstock.core.errors import Conflict, DatabaseUnavailable, InvalidRequest, TransactionRefused
 from penstock.core.names import check_name
 from penstock.db.retry import CONNECTION_ERRORS
+from penstock.db.scalar import fetch_scalar
 from penstock.db.statements import Statements
 from penstock.db.user_connection import UserConnection, wrap_user_connection
 from penstock.log.catalog import MAX_LAYOUT_RETRIES, Catalog, is_layout_change
@@ -23,7 +24,7 @@ from penstock.log.groups import ConsumerGroups
 from penstock.log.notify import CHANNEL
 from penstock.log.read.ack import Acks, EventStatus, PartitionAck, group_by_lease, partition_ack
 from penstock.log.read.ack_request import TransactionAck, group_acks
-from penstock.log.read.ack_rules import AckOutcome
+from penstock.log.read.ack_rules import AckEffect
 from penstock.log.write.append import Appender
 from penstock.log.write.encode.batch import Batch
 from penstock.log.write.encode.piece import Piece
@@ -45,7 +46,7 @@ class TransactionResult:
     pushes: list[PushResult]
     acked: int
     #: The outcome of each ack, partition by partition.
-    outcomes: Sequence[AckOutcome] = ()
+    outcomes: Sequence[AckEffect] = ()
     #: The result of each operation on entries. Empty if the transaction was a repetition.
     kv: Sequence[Any] = ()
 
@@ -176,7 +177,7 @@ class Transactions:
 
     async def _run_once(
         self, acks: Sequence[PartitionAck], request: AppendRequest, step: TransactionStep | None
-    ) -> list[AckOutcome]:
+    ) -> list[AckEffect]:
         partition_ids = await self.appender.partition_ids([request])
         async with self.pool.connection() as conn, conn.transaction():
             if await self.idempotency_keys.claim_or_replay(conn, request):
@@ -221,7 +222,7 @@ class Transactions:
         request: AppendRequest,
         partition_ids: dict[PartitionName, int],
         step: TransactionStep | None = None,
-    ) -> list[AckOutcome]:
+    ) -> list[AckEffect]:
         """Apply the acks, run the step, and append. The order of the locks is cursors first, then partitions."""
         outcomes = await self.acks.apply_on(conn, acks) if acks else {}
         for ack in acks:
@@ -243,11 +244,11 @@ class Transactions:
 
     async def _check_database(self, conn: AsyncConnection[Any], request: AppendRequest) -> None:
         """Raise InvalidRequest if the connection is to another database, where the queue's id is another queue."""
-        exists = await (await conn.execute(_sql["has_schema"])).fetchone()
+        exists = await fetch_scalar(conn, _sql["has_schema"])
         for queue in {piece.queue.id: piece.queue for piece in request.pieces()}.values():
-            if exists is not None and exists[0]:
-                row = await (await conn.execute(_sql["created_at"], {"queue": queue.id})).fetchone()
-                if row is None or row[0] == queue.created_at:
+            if exists:
+                created_at = await fetch_scalar(conn, _sql["created_at"], {"queue": queue.id})
+                if created_at is None or created_at == queue.created_at:
                     continue
             raise InvalidRequest(
                 f"the connection is to a database that does not hold queue {queue.name!r}: events can be part of a "

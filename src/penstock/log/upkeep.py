@@ -17,6 +17,7 @@ from psycopg_pool import AsyncConnectionPool
 from penstock.core.clock import Clock
 from penstock.core.errors import PenstockError
 from penstock.db.retry import CONNECTION_ERRORS
+from penstock.db.scalar import fetch_scalar
 from penstock.db.statements import Statements
 from penstock.log.catalog import Catalog
 from penstock.log.coordination.due_timers import DueTimers
@@ -101,8 +102,7 @@ class UpkeepLoop:
         is_locked: bool | None = None
         async with self.pool.connection() as conn:
             try:
-                row = await (await conn.execute("SELECT pg_try_advisory_lock(%s)", (_ROUND_LOCK,))).fetchone()
-                is_locked = row is not None and row[0]
+                is_locked = await fetch_scalar(conn, "SELECT pg_try_advisory_lock(%(lock)s)", {"lock": _ROUND_LOCK})
                 if not is_locked:
                     return Upkeep()
                 for name in await self.catalog.names_on(conn):

@@ -15,7 +15,7 @@ from penstock.sinks.function import Call
 from penstock.sinks.http.webhook import Webhook
 from penstock.sinks.sink_options import Counters, SinkOptions
 from penstock.sinks.table import Table
-from penstock.stream.sink_binding import set_sink_runner
+from penstock.stream.sinks import set_sink_runner
 
 set_sink_runner(run_sinks_in_background)
 

@@ -14,10 +14,10 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from psycopg.rows import scalar_row
 
 from penstock.core.clock import EPOCH
 from penstock.core.errors import NotFound
+from penstock.db.scalar import fetch_scalar
 from penstock.db.statements import Statements
 from penstock.engine.alerts.alert_events import AlertEvent, alert_batch, alert_event
 from penstock.engine.alerts.evaluate import evaluate_rule, load_silenced, load_states, rule_input, store_states
@@ -93,18 +93,15 @@ class Alerts(TransactionalSink):
 
     async def _evaluate(self, conn: AsyncConnection[Any], rule: Rule, events: Sequence[Event]) -> list[AlertEvent]:
         inputs = [rule_input(event) for event in events]
-        if any(window_end(given.row) is None for given in inputs):
-            async with conn.cursor(row_factory=scalar_row) as cursor:
-                is_selected = await (await cursor.execute(_sql["is_selected"], {"queue": rule.queue})).fetchone()
-            if is_selected:
-                # The cycle that closed these windows has evaluated them.
-                inputs = [given for given in inputs if window_end(given.row) is not None]
+        others = [given for given in inputs if window_end(given.row) is not None]
+        if len(others) < len(inputs) and await fetch_scalar(conn, _sql["is_selected"], {"queue": rule.queue}):
+            # The cycle that closed the windows has evaluated them.
+            inputs = others
         return await evaluate_rule(conn, rule, inputs)
 
     async def _scan_open_windows(self, conn: AsyncConnection[Any]) -> _OpenWindowScan | None:
         """Find the open windows that fire the rule, among those that have changed since the last scan."""
-        async with conn.cursor(row_factory=scalar_row) as cursor:
-            definition = await (await cursor.execute(_sql["definition"], {"name": self.rule.name})).fetchone()
+        definition = await fetch_scalar(conn, _sql["definition"], {"name": self.rule.name})
         rule = None if definition is None else msgspec.convert(definition, Rule)
         if rule is None or rule.live is None:
             return None
@@ -154,9 +151,8 @@ class Alerts(TransactionalSink):
         if rule.expect:
             await conn.execute(_sql["expect"], {"name": rule.name, "keys": list(rule.expect), "since": since})
         # Events after the oldest unread one may not have been evaluated, so a key is missing only before that.
-        async with conn.cursor(row_factory=scalar_row) as cursor:
-            params: dict[str, Any] = {"queue": rule.queue, "group": self.name}
-            oldest_unread = await (await cursor.execute(_sql["unread"], params)).fetchone()
+        params: dict[str, Any] = {"queue": rule.queue, "group": self.name}
+        oldest_unread = await fetch_scalar(conn, _sql["unread"], params)
         until = now if oldest_unread is None else min(now, oldest_unread)
         params = {"name": rule.name, "seconds": rule.condition.limit, "now": until}
         rows = await (await conn.execute(_sql["missing"], params)).fetchall()

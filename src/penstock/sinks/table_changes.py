@@ -20,7 +20,7 @@ class RowChange(NamedTuple):
 
 
 class KeyedChange(NamedTuple):
-    """What an event does to a table: first it deletes the row with a key, then it writes a row."""
+    """The changes of a table by an event: first it deletes the row with a key, then it writes a row."""
 
     deleted_key: dict[str, Any] | None
     row: dict[str, Any] | None

@@ -15,6 +15,7 @@ from psycopg.rows import class_row, scalar_row
 from penstock.core.errors import InvalidRequest
 from penstock.core.names import check_name
 from penstock.db.retry import CONNECTION_ERRORS
+from penstock.db.scalar import fetch_scalar
 from penstock.db.statements import Statements, quote_identifier
 from penstock.db.table_names import find_table
 from penstock.sources.base import Position, ReadResult, Source
@@ -86,9 +87,7 @@ class Table(Source):
         """Connect, read the columns of the table, and listen on the channel."""
         conn = await AsyncConnection.connect(self._url, autocommit=True)
         self._conn, self._bound = conn, None
-        async with conn.cursor(row_factory=scalar_row) as cursor:
-            is_standby = await (await cursor.execute(_sql["is_standby"])).fetchone()
-        if is_standby:
+        if await fetch_scalar(conn, _sql["is_standby"]):
             await conn.close()
             if self._key_columns:  # it was a primary before, and may become one again
                 raise psycopg.OperationalError("the database is a standby at the moment")

@@ -34,7 +34,7 @@ from penstock.stream.expression import Expression, check_expression, check_not_a
 from penstock.stream.gates import ConcurrencyGate, Gate, check_gate
 from penstock.stream.joins import StreamJoin, make_join, parse_join_keys, parse_within
 from penstock.stream.reference_tables import reference_table
-from penstock.stream.sink_binding import SinkBinding, StreamSink
+from penstock.stream.sinks import SinkBinding, StreamSink
 from penstock.stream.statement_or_step import statement_or_step
 from penstock.stream.steps import (
     EnrichCall,

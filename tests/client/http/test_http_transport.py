@@ -23,13 +23,15 @@ from penstock import (
     ServerUnavailable,
     SyncPenstock,
 )
+from penstock.client.connect import transport_for
 from penstock.core.settings import Settings
 from penstock.db.pool import Database
 from penstock.server.auth.api_keys import ApiKeyStore
 from penstock.server.auth.identity import Role
-from tests.client.conditions import eventually, numbered_events, sequence_numbers
+from tests.client.conditions import numbered_events, sequence_numbers
 from tests.client.proxy import LOSE_RESPONSE, Proxy, response, run_proxy
 from tests.client.server_thread import serve_in_thread
+from tests.conditions import eventually_async
 from tests.server.server_process import run_server
 
 
@@ -142,7 +144,7 @@ async def test_a_cancelled_pop_releases_its_lease(q: Penstock, proxy: Proxy) -> 
     async def is_redelivered() -> bool:
         return sequence_numbers(await q.queue("jobs").pop()) == [0]
 
-    await eventually(is_redelivered)
+    await eventually_async(is_redelivered)
 
 
 @pytest.mark.parametrize(
@@ -193,12 +195,28 @@ async def test_errors_have_their_attributes(server: str) -> None:
             await jobs.push(numbered_events(1))
         with pytest.raises(InvalidEvent) as bad:
             await jobs.push([{"data": 1}, {"data": 1, "time": "noon"}])
+        transport = transport_for(Settings.from_env(url=server, database_url=None))
+        await transport.open()
         with pytest.raises(InvalidOption) as odd:
-            await q._session.transport.configure("x", {"lease_seconds": 1}, partitioning="hash", partitions=5000)
+            await transport.configure("x", {"lease_seconds": 1}, partitioning="hash", partitions=5000)
+        await transport.close()
 
     assert (full.value.queue, full.value.limit, full.value.retry_after > 0) == ("jobs", 2, True)
     assert (bad.value.index, bad.value.field) == (1, "time")
     assert odd.value.option == "partitions"
+
+
+async def test_a_push_that_waits_for_room_says_so(q: Penstock, proxy: Proxy, caplog: pytest.LogCaptureFixture) -> None:
+    proxy.plan.append(problem(429, "queue-full", retry_after=5))
+    pushing = asyncio.create_task(q.queue("jobs").push(numbered_events(1)))
+
+    async def is_reported() -> bool:
+        return "waiting: the detail" in caplog.text
+
+    await eventually_async(is_reported)
+    pushing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await pushing
 
 
 async def test_an_unreachable_server_is_named() -> None:

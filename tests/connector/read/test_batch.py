@@ -88,8 +88,8 @@ def test_empty_queue(bench: Bench, direct: DirectSource) -> None:
 def test_key_filter_reads_one_partition(bench: Bench, direct: DirectSource) -> None:
     bench.queue("orders", "key")
     fill(bench, 50)
-    (lane,) = direct.asked(EqualTo(("key",), "k3"), IsNotNull(("key",)), queue="orders")
-    assert (lane.name, lane.start, lane.stop) == ("k3", 0, 10)
+    (partition,) = direct.asked(EqualTo(("key",), "k3"), IsNotNull(("key",)), queue="orders")
+    assert (partition.name, partition.start, partition.stop) == ("k3", 0, 10)
     assert len(direct.asked(In(("key",), ("k1", "k2", None)), queue="orders")) == 2
     assert direct.asked(EqualTo(("key",), "k1"), EqualTo(("key",), "k2"), queue="orders") == []
     assert len(direct.asked(key="k1", queue="orders")) == 1
@@ -110,8 +110,8 @@ def test_offset_filter_reads_these_offsets(
 ) -> None:
     bench.queue(partitions=1)
     fill(bench, 100)
-    (lane,) = direct.asked(given, IsNotNull(("offset",)), queue="orders")
-    assert (lane.start, lane.stop) == span
+    (partition,) = direct.asked(given, IsNotNull(("offset",)), queue="orders")
+    assert (partition.start, partition.stop) == span
     assert len(direct.rows(given, queue="orders")) == span[1] - span[0]
 
 
@@ -133,7 +133,9 @@ def test_time_filter_reads_the_offsets_of_that_time(bench: Bench, direct: Direct
             given = kind(("timestamp",), moment)
             wanted = [row for row in rows if holds(row["timestamp"], moment)]
             assert numbers(direct.rows(given, queue="orders")) == numbers(wanted)
-            assert sum(lane.stop - lane.start for lane in direct.asked(given, queue="orders")) == len(wanted)
+            assert sum(partition.stop - partition.start for partition in direct.asked(given, queue="orders")) == len(
+                wanted
+            )
     latest = max(row["timestamp"] for row in rows)
     since, after = latest.isoformat(), (latest + timedelta(seconds=1)).isoformat()
     last = [row for row in rows if row["timestamp"] == latest]
@@ -184,10 +186,12 @@ def test_min_partitions_splits_partitions(bench: Bench, direct: DirectSource) ->
 
 @pytest.mark.parametrize("at_least", [4, 5, 10, 11, 29])
 def test_partitions_are_split_into_consecutive_pieces(at_least: int) -> None:
-    lanes = [PartitionRange(number, 1, 0, str(number), False, [SegmentRange(1, 0, 10)]) for number in range(3)]
-    found = make_tasks(lanes, {1: "orders"}, at_least)
+    partitions = [PartitionRange(number, 1, 0, str(number), False, [SegmentRange(1, 0, 10)]) for number in range(3)]
+    found = make_tasks(partitions, {1: "orders"}, at_least)
     assert len(found) == at_least
-    pieces = sorted((lane.partition_id, lane.start, lane.stop) for part in found for lane in part.ranges())
+    pieces = sorted(
+        (partition.partition_id, partition.start, partition.stop) for part in found for partition in part.ranges()
+    )
     assert all(before[2] == after[1] for before, after in pairwise(pieces) if before[0] == after[0])
     assert sum(stop - start for _, start, stop in pieces) == 30
 

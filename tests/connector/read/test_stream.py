@@ -10,10 +10,11 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from penstock.connector.read.data_loss import EventsLost
 from penstock.core.errors import GroupBusy, QueueFull
+from tests.conditions import eventually
 from tests.connector.direct_source import DirectSource, ranges
 from tests.connector.maintenance import aged, forget, roll
 from tests.connector.read.test_batch import fill, numbers
-from tests.engine.pipelines import Bench, eventually
+from tests.engine.pipelines import Bench
 
 
 def test_batches_are_consecutive_and_repeatable(bench: Bench, direct: DirectSource) -> None:
@@ -46,7 +47,7 @@ def test_stream_starts_at_the_end_by_default(bench: Bench, direct: DirectSource)
     reader = direct.stream(queue="orders")
     start = reader.initialOffset()
     assert reader.latestOffset(start, ReadAllAvailable()) == start
-    # A lane that comes later is read from its beginning.
+    # A partition that comes later is read from its beginning.
     fill(bench, 10, first=10, keys=10)
     end, rows = direct.next(reader, start)
     assert numbers(rows) == list(range(10, 20))
@@ -88,7 +89,7 @@ def test_stream_of_one_key_reads_one_partition(bench: Bench, direct: DirectSourc
     start = reader.initialOffset()
     end, rows = direct.next(reader, start)
     assert {row["key"] for row in rows} == {"k3"}
-    assert [lane.name for part in reader.partitions(start, end) for lane in ranges(part).ranges()] == ["k3"]
+    assert [partition.name for part in reader.partitions(start, end) for partition in ranges(part).ranges()] == ["k3"]
 
 
 def test_older_epochs_are_read_first(bench: Bench, direct: DirectSource) -> None:

@@ -128,7 +128,7 @@ def test_repeated_commit_writes_once(bench: Bench, direct: DirectSource, caplog:
 def test_stream_that_restarts_its_batch_numbers_is_refused(bench: Bench, direct: DirectSource) -> None:
     bench.queue()
     writer: Any = direct.format(queue="orders", txnAppId="feed").streamWriter(VALUES, False)
-    target = writer._target  # without Spark, the writer does not know its stream
+    target = writer.target  # without Spark, the writer does not know its stream
     for batch in range(3):
         part = target.stage(WriteVersion("feed", batch, "first checkpoint"), iter([values(batch)]))
         writer.commit([part], batch)
@@ -172,6 +172,23 @@ def test_write_waits_for_room_until_the_timeout(bench: Bench, direct: DirectSour
     with pytest.raises(QueueFull, match="queue 'orders' is full"):
         writer.commit(parts)
     assert len(there(bench)) == 9
+
+
+def test_write_that_waits_for_room_names_the_group(
+    bench: Bench, direct: DirectSource, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.penstock.queue("orders").config(max_depth_events=2).create("hash", 1)
+    bench.penstock.queue("orders").group("slow").pop()
+    bench.push([("a", {"n": n}) for n in range(2)])
+    writer = direct.writer(VALUES, queue="orders", fullQueueTimeoutSeconds=3)
+    parts = [writer.write(iter([values(2)]))]
+    with pytest.raises(QueueFull):
+        writer.commit(parts)
+    warnings = [record.getMessage() for record in caplog.records if record.name == "penstock.connector"]
+    assert any(
+        text.startswith("waiting") and "queue 'orders' is full: group 'slow' is 2 events behind" in text
+        for text in warnings
+    ), warnings
 
 
 def test_event_metadata_columns_are_written(bench: Bench, direct: DirectSource) -> None:

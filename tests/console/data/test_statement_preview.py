@@ -12,7 +12,8 @@ from penstock.console.data.statement_preview import PreviewFailed, StatementPrev
 from penstock.core.errors import Conflict
 from penstock.core.settings import Settings
 from penstock.log.write.encode.batch import Batch
-from tests.log.logs import eventually, opened
+from tests.conditions import eventually_async
+from tests.log.logs import opened
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -59,7 +60,7 @@ async def test_preview_that_takes_too_long_or_is_cancelled_ends_its_processes(da
     async def has_java() -> bool:
         return java_processes() != before
 
-    await eventually(has_java)
+    await eventually_async(has_java)
     with pytest.raises(Conflict, match="another preview is running"):
         await previews.run(TOTALS, 100)
     running.cancel()

@@ -8,7 +8,7 @@ from penstock.log.log import Log
 from penstock.server.auth.api_keys import ApiKeyStore
 from penstock.server.auth.identity import Role
 from tests import gate_rows
-from tests.console.browser import open_page
+from tests.console.browser import DESKTOP, VARIANTS, check_fits, check_table_fits_a_phone, open_page, set_variant
 from tests.console.conftest import run_with_log
 from tests.console.console_process import ConsoleProcess, start_console
 from tests.console.queue_actions import create_dead_letters
@@ -39,6 +39,8 @@ def test_read_key_sees_disabled_buttons(browser: Browser, console: ConsoleProces
             expect(page.get_by_role("button", name="Purge")).to_be_disabled()
             page.goto(f"/queues?queue={queue}")
             expect(page.get_by_role("button", name="Push a test event")).to_be_disabled()
+            check_table_fits_a_phone(page, "Groups")
+            set_variant(page, DESKTOP)
             page.goto(f"/queues?queue={queue}&tab=options&option=retry_limit")
             expect(page.get_by_role("button", name="Change it")).to_be_disabled()
             page.goto(f"/gates?query={gate_rows.QUERY}&key=tenant-1")
@@ -47,6 +49,8 @@ def test_read_key_sees_disabled_buttons(browser: Browser, console: ConsoleProces
             page.goto("/sql")
             expect(page.get_by_label("Statements that create the login")).to_contain_text("CREATE ROLE")
             expect(page.get_by_role("button", name="Create the login")).to_have_count(0)
+            set_variant(page, VARIANTS[-1])
+            check_fits(page)
         with open_page(browser, secured.url) as page:
             page.goto(f"/queues?queue={queue}")
             page.get_by_label("API key").fill(limited_key)

@@ -13,7 +13,15 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from penstock.db.readonly_login import render_reader_role
 from tests import gate_rows
-from tests.console.browser import VARIANTS, Variant, check_all_variants, check_pages, open_page, type_over
+from tests.console.browser import (
+    VARIANTS,
+    Variant,
+    check_all_variants,
+    check_pages,
+    check_table_fits_a_phone,
+    open_page,
+    type_over,
+)
 from tests.console.console_process import ConsoleProcess, start_console
 from tests.console.queue_actions import pop
 from tests.log.lossy_proxy import proxied
@@ -78,6 +86,7 @@ def test_statement_shows_table_chart_and_csv(page: Page, queue: str) -> None:
     with page.expect_download() as download:
         page.get_by_role("button", name="Download CSV").click()
     assert f"{queue},10" in download.value.path().read_text()
+    check_table_fits_a_phone(page, "Result")
 
     type_over(page, "SQL statement", "SELECT '2026-01-15 12:00:00+00'::timestamptz AS noon")
     page.get_by_role("button", name="Run").click()

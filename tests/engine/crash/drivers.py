@@ -1,4 +1,4 @@
-"""Drivers as processes of their own: started, killed, paused."""
+"""Starts, kills and pauses drivers in processes of their own."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SMALL = {"spark.driver.memory": "1g"}
 
 
 class Driver:
-    """A driver and its JVM, in a process group of their own; what they say is in ``log``."""
+    """A driver and its JVM in a process group of their own, which write to ``log``."""
 
     def __init__(
         self,
@@ -59,11 +59,11 @@ class Driver:
         return self.process.pid
 
     def kill(self) -> None:
-        """``kill -9`` Python and the JVM; the Python workers notice by themselves."""
-        family = self._family()
+        """Kill Python and the JVM. The Python workers end by themselves."""
+        children = self._children()
         self.signal(signal.SIGKILL)
         self.process.wait()
-        _, alive = psutil.wait_procs(family, timeout=30)
+        _, alive = psutil.wait_procs(children, timeout=30)
         for process in alive:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
@@ -76,10 +76,10 @@ class Driver:
 
     @property
     def jvm(self) -> psutil.Process:
-        return next(child for child in self._family() if child.name() == "java")
+        return next(child for child in self._children() if child.name() == "java")
 
     def terminate(self) -> None:
-        """What a supervisor does: SIGTERM to the program that it has started."""
+        """Send SIGTERM to Python only, as a supervisor does."""
         os.kill(self.pid, signal.SIGTERM)
 
     def signal(self, number: signal.Signals) -> None:
@@ -87,20 +87,20 @@ class Driver:
             with suppress(ProcessLookupError):
                 os.killpg(self.pid, number)
 
-    def wait_until_said(self, pattern: str, *, timeout: float = 240) -> None:
-        def has_said() -> bool:
+    def wait_until_logged(self, pattern: str, *, timeout: float = 240) -> None:
+        def is_logged() -> bool:
             if re.search(pattern, self.text()):
                 return True
             assert self.process.poll() is None, f"the driver has ended:\n{self.text()}"
             return False
 
-        eventually(has_said, timeout=timeout, what=f"{pattern!r} in\n{self.text()}")
+        eventually(is_logged, timeout=timeout, what=f"{pattern!r} in\n{self.text()}")
 
     def wait_until_paused(self) -> None:
-        eventually(lambda: psutil.Process(self.pid).status() == psutil.STATUS_STOPPED, what="it has paused itself")
+        eventually(lambda: psutil.Process(self.pid).status() == psutil.STATUS_STOPPED, what="the driver is stopped")
 
     def wait_until_dead(self, *, timeout: float = 240) -> None:
-        """Wait until it has killed itself."""
+        """Wait until the driver was killed by its fault."""
         self.process.wait(timeout)
         assert self.process.returncode == -signal.SIGKILL, self.text()
 
@@ -110,7 +110,7 @@ class Driver:
     def text(self) -> str:
         return self.log.read_text(errors="replace")
 
-    def _family(self) -> list[psutil.Process]:
+    def _children(self) -> list[psutil.Process]:
         with suppress(psutil.NoSuchProcess):
             return psutil.Process(self.pid).children(recursive=True)
         return []

@@ -1,4 +1,4 @@
-"""A machine to start drivers on, as far as disks go: a directory of its own for all that a program may keep."""
+"""Programs that run with directories of their own, as on a machine of their own."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from penstock.engine.spark.java import find_java
 from tests.engine.crash.orders import QUERY, SINK, WINDOW_SECONDS
 from tests.engine.spark_cluster import kill_tree
 
-#: How both commands are told to take no more of a cluster than it has.
+#: Options of both commands for a cluster with little memory.
 SMALL = (
     *("--conf", "spark.executor.memory=512m", "--conf", "spark.executor.cores=1"),
     *("--conf", "spark.driver.memory=1g", "--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1"),
 )
-#: The pipeline of the other tests, as somebody would write it down.
+#: The pipeline of the other tests as a file of streams.
 PIPELINE = f"""
 from penstock import Stream, agg
 
@@ -33,7 +33,7 @@ from penstock import Stream, agg
     .to("{SINK}")
 )
 """
-#: The same as a program that needs no command of ours.
+#: The same as a program that runs without Penstock's commands.
 PROGRAM = f"{PIPELINE}\n{QUERY}.run({QUERY!r}, interval_seconds=0)\n"
 
 
@@ -47,7 +47,7 @@ def spark_submit(master: str, *more: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Running:
-    """A program that runs there, and what it has said."""
+    """A program that runs, and its log."""
 
     process: subprocess.Popen[bytes]
     log: Path
@@ -56,13 +56,13 @@ class Running:
         return self.log.read_text(errors="replace")
 
     def terminate(self) -> int:
-        """What a supervisor does: SIGTERM to the program that it has started, and wait."""
+        """Send SIGTERM to the program, as a supervisor does, and return its exit code."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(120)
 
 
 class Machine:
-    """Its home, its temporary files and its working directory are where no other machine looks."""
+    """Its home, temporary files and working directory are used by no other machine."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -76,9 +76,9 @@ class Machine:
 
     @contextmanager
     def running(self, *command: str, **variables: str) -> Iterator[Running]:
-        """A program, until the block ends; then by ``kill -9``, with all that it started."""
+        """Run a program until the block ends, then kill it with all of its children."""
         log = self.directory / "log"
-        mine = {
+        variables = {
             "TMPDIR": str(self._temporary),
             "SPARK_LOCAL_DIRS": str(self._temporary),
             "SPARK_LOCAL_IP": "127.0.0.1",
@@ -87,6 +87,7 @@ class Machine:
             "JAVA_HOME": str(find_java().home),
             "PYSPARK_PYTHON": sys.executable,
             "PYTHONUNBUFFERED": "1",
+            **variables,
         }
         with log.open("ab") as output:
             process = subprocess.Popen(
@@ -95,7 +96,7 @@ class Machine:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                env=os.environ | mine | variables,
+                env=os.environ | variables,
             )
         try:
             yield Running(process, log)

@@ -1,14 +1,13 @@
-"""What the queries under fire compute, what is pushed to them, and what has to come out of it.
+"""The pipeline of the crash tests, its input, and a check of its results.
 
-Event times only rise, and no window is closed by the clock: whatever is killed and however long that takes, each event
-has one window to be in, and no event is late.
+Event times only rise, and the clock closes no window. So each event belongs to one window and none is late, whatever is
+killed and however long that takes.
 """
 
 from __future__ import annotations
 
 import random
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -18,6 +17,7 @@ from typing import Any, Self, TypeVar
 import psycopg
 
 from penstock import Event, Stream, SyncPenstock, agg
+from tests import conditions
 
 QUEUE = "orders"
 SINK = "totals"
@@ -30,10 +30,10 @@ WINDOW_SECONDS = 5
 _BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
 _STEP = timedelta(milliseconds=20)
 
-#: A key and when its window begins, and how many events with which sum it holds.
+#: The number of events and their sum, by key and start of the window.
 Totals = dict[tuple[str | None, datetime], tuple[int, Decimal]]
 
-_Answer = TypeVar("_Answer")
+_Result = TypeVar("_Result")
 
 
 def stream() -> Stream:
@@ -45,19 +45,13 @@ def stream() -> Stream:
     )
 
 
-def eventually(condition: Callable[[], _Answer], *, timeout: float = 240, what: str = "") -> _Answer:
-    """Wait until it is true; the machine may be busy with other things."""
-    deadline = time.monotonic() + timeout
-    while True:
-        answer = condition()
-        if answer:
-            return answer
-        assert time.monotonic() < deadline, f"it did not happen in {timeout:g} s: {what or condition}"
-        time.sleep(0.05)
+def eventually(condition: Callable[[], _Result], *, timeout: float = 240, what: str = "") -> _Result:
+    """Wait longer than usual, for Spark and its cluster to start."""
+    return conditions.eventually(condition, what, timeout=timeout)
 
 
 class Orders:
-    """A queue that orders are pushed to, and an account of those whose push was answered with success."""
+    """Pushes orders, and keeps the totals of those whose push was answered with success."""
 
     def __init__(self, url: str, *, seed: int = 1) -> None:
         self.url = url
@@ -70,7 +64,7 @@ class Orders:
     def __enter__(self) -> Self:
         self._client.open()
         if not any(queue.name == QUEUE for queue in self._client.queues()):
-            # Deep enough for whatever is pushed while nobody reads.
+            # Deep enough for all that is pushed while no query reads.
             deep = self._client.queue(QUEUE).config(max_depth_events=100_000_000)
             deep.create(partitioning="hash", partitions=PARTITIONS)
             self._client.queue(SINK).create(partitioning="hash", partitions=SINK_PARTITIONS)
@@ -82,20 +76,20 @@ class Orders:
     def push(self, events: int) -> None:
         self._push([f"customer {self._chance.randrange(KEYS)}" for _ in range(events)])
 
-    def push_the_end(self) -> None:
-        """Orders for every partition, all in one window, so much later that all that came before is closed."""
+    def push_last_window(self) -> None:
+        """Push orders to every partition, in one window that is late enough to close all earlier ones."""
         self._at = _window(self._at) + timedelta(seconds=100 * WINDOW_SECONDS)
         self._push([f"last {i}" for i in range(16 * PARTITIONS)])
 
     @contextmanager
     def pushing(self, events: int = 20, pause_seconds: float = 0.05) -> Iterator[None]:
-        """Push all the time, in the background."""
-        enough = threading.Event()
+        """Push in the background until the block ends."""
+        stopping = threading.Event()
         problems: list[BaseException] = []
 
         def main() -> None:
             try:
-                while not enough.wait(pause_seconds):
+                while not stopping.wait(pause_seconds):
                     self.push(events)
             except BaseException as error:
                 problems.append(error)
@@ -105,60 +99,58 @@ class Orders:
         try:
             yield
         finally:
-            enough.set()
+            stopping.set()
             thread.join()
         assert not problems
 
-    def copy_of_account(self) -> Totals:
-        """What was pushed so far, to go back to when the database does."""
+    def copy_totals(self) -> Totals:
+        """Return the totals so far, for a database that is restored from a backup."""
         return dict(self.pushed)
 
-    def go_back_to(self, account: Totals) -> None:
-        self.pushed = dict(account)
-        self.count = sum(events for events, _ in account.values())
+    def restore_totals(self, totals: Totals) -> None:
+        self.pushed = dict(totals)
+        self.count = sum(events for events, _ in totals.values())
 
-    def take_what_is_stored(self) -> None:
-        """Begin with the orders that the queue has, as in a copy of a moment that nobody knows."""
+    def load_stored(self) -> None:
+        """Begin with the orders in the queue, of a database that was restored to an unknown moment."""
         for event in self._stored(QUEUE, PARTITIONS):
             at = datetime.fromisoformat(event.data["at"])
-            self._note(event.key, _window(at), Decimal(str(event.data["amount"])))
+            self._record(event.key, _window(at), Decimal(str(event.data["amount"])))
             self._at = max(self._at, at)
             self.count += 1
 
     def _push(self, keys: list[str]) -> None:
-        events, seen = [], []
+        events, recorded = [], []
         for key in keys:
             self._at += _STEP
             amount = round(self._chance.random() * 100, 2)
             events.append({"key": key, "data": {"at": self._at.isoformat(), "amount": amount}})
-            seen.append((key, _window(self._at), Decimal(str(amount))))
+            recorded.append((key, _window(self._at), Decimal(str(amount))))
         self._client.queue(QUEUE).push(events)
-        for key, window, value in seen:
-            self._note(key, window, value)
+        for key, window, value in recorded:
+            self._record(key, window, value)
         self.count += len(keys)
 
-    def _note(self, key: str | None, window: datetime, amount: Decimal) -> None:
+    def _record(self, key: str | None, window: datetime, amount: Decimal) -> None:
         count, total = self.pushed.get((key, window), (0, Decimal(0)))
         self.pushed[key, window] = (count + 1, total + amount)
 
-    # What came of it
-
     def check(self) -> None:
-        """Push the end, wait for it, and compare all that came out with all that went in."""
-        self.push_the_end()
+        """Push the last window, wait until it is counted, and compare the results with the totals."""
+        self.push_last_window()
         eventually(lambda: self.counted() >= self.count, what=f"{self.count} events are counted")
         assert self.result() == self.pushed
-        closed = {place: totals for place, totals in self.pushed.items() if not str(place[0]).startswith("last")}
+        closed = {window: totals for window, totals in self.pushed.items() if not str(window[0]).startswith("last")}
         assert self.result("WHERE NOT is_open") == closed
         found = self._sunk()
-        assert len(found) == len({place for place, _ in found}), "a window was emitted twice"
+        assert len(found) == len({window for window, _ in found}), "a window was emitted twice"
         assert dict(found) == closed
         assert ask(self.url, "SELECT count(*) FROM penstock.dead_letters") == 0
         assert ask(self.url, "SELECT coalesce(sum(late), 0) FROM penstock.cycles") == 0
 
     def result(self, where: str = "") -> Totals:
-        question = f"SELECT key, window_start, events, total FROM penstock_history.{QUERY} {where}"  # noqa: S608
-        rows = rows_of(self.url, question)
+        statement = f"SELECT key, window_start, events, total FROM penstock_history.{QUERY} {where}"  # noqa: S608
+        rows = rows_of(self.url, statement)
         found = {(key, start): (events, total) for key, start, events, total in rows}
         assert len(found) == len(rows), "a window is in the result twice"
         return found
@@ -186,7 +178,7 @@ class Orders:
 
 
 def committed(url: str) -> int:
-    """How many cycles with events were committed."""
+    """Return the number of cycles with events that were committed."""
     return int(ask(url, "SELECT count(*) FROM penstock.cycles WHERE committed_at IS NOT NULL AND planned > 0"))
 
 
@@ -194,14 +186,14 @@ def fence(url: str) -> int:
     return int(ask(url, "SELECT coalesce(max(fence), 0) FROM penstock.queries"))
 
 
-def ask(url: str, question: str, *values: object) -> Any:
-    rows = rows_of(url, question, *values)
+def ask(url: str, statement: str, *values: object) -> Any:
+    rows = rows_of(url, statement, *values)
     return rows[0][0] if rows else None
 
 
-def rows_of(url: str, question: str, *values: object) -> list[Any]:
+def rows_of(url: str, statement: str, *values: object) -> list[Any]:
     with psycopg.connect(url, autocommit=True) as connection:
-        return connection.execute(question.encode(), values or None).fetchall()
+        return connection.execute(statement.encode(), values or None).fetchall()
 
 
 def _window(moment: datetime) -> datetime:

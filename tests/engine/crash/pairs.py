@@ -1,4 +1,4 @@
-"""A left join under fire: what is pushed to it, and which pairs have to come out of it."""
+"""A left join for the crash tests: its input, and the pairs that it must emit."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def stream() -> Stream:
 
 
 class Sides:
-    """Both queues, and an account of what was pushed to them."""
+    """Pushes to both queues, and keeps the pushed events."""
 
     def __init__(self, url: str, *, seed: int) -> None:
         self.pushed: dict[str, list[tuple[str, datetime, str]]] = {"lefts": [], "rights": []}
@@ -58,7 +58,7 @@ class Sides:
             self._client.queue(queue).push(made)
         self._at += events * _STEP
 
-    def push_the_end(self) -> None:
+    def push_last_window(self) -> None:
         """Events in all partitions of both sides, so much later that nothing waits for what came before."""
         for queue in self.pushed:
             at = (self._at + timedelta(hours=1)).isoformat()
@@ -77,7 +77,7 @@ class Sides:
 
     def check(self) -> None:
         """Push the end, wait for as many pairs as there have to be, and compare them."""
-        self.push_the_end()
+        self.push_last_window()
         expected = self.expected()
         eventually(lambda: self._found().total() >= expected.total(), what=f"{expected.total()} pairs")
         assert self._found() == expected

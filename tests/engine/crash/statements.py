@@ -1,4 +1,4 @@
-"""A file of statements under fire: windows, sessions and a join, what is pushed to them and what DuckDB makes of it."""
+"""A file of statements for the crash tests: windows, sessions and a join, with their input and DuckDB's results."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Shop:
 
     def check(self) -> None:
         """Push what ends all that came before, wait until as much is there as has to be, and compare."""
-        self._push_the_end()
+        self._push_last_window()
         conn = self._duck()
         for queue, question in ASKED.items():
             expected = asked(conn, question)
@@ -104,7 +104,7 @@ class Shop:
         amount = self._chance.randrange(1, 10_000) / 100
         return {"n": number, "customer": customer, "amount": amount, "ts": at.isoformat()}
 
-    def _push_the_end(self) -> None:
+    def _push_last_window(self) -> None:
         """Events in all partitions, so much later that nothing waits for what came before."""
         at = (self._at + timedelta(hours=1)).isoformat()
         for queue in self._pushed:

@@ -1,4 +1,4 @@
-"""`penstock run` and `spark-submit` on a standalone cluster: executors lost, drivers moved, nothing told to anybody."""
+"""`penstock run` and `spark-submit` on a standalone cluster: executors lost, drivers moved, unchanged arguments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from psycopg.conninfo import make_conninfo
 
 from tests.engine.crash.machines import PIPELINE, PROGRAM, Machine, penstock_run, spark_submit
 from tests.engine.crash.orders import Orders, committed, eventually, fence
-from tests.engine.crash.shown import PASSWORD, EventLog, shows
+from tests.engine.crash.spark_event_log import PASSWORD, EventLog, contains_password
 from tests.engine.spark_cluster import SparkCluster
 
 WARMING, WARM = (re.compile(f'"state": ?"{state}"') for state in ("warming up", "standby"))
@@ -40,7 +40,7 @@ def test_a_file_of_streams_runs_on_a_cluster_and_the_password_shows_nowhere(
     eventually(lambda: not cluster.executors(0) and not cluster.executors(1), what="the executors have ended")
     written = [driver.log, *cluster.files(), *eventually(events.files, what="the log of events is whole")]
     assert len(written) > 7
-    assert not [path for path in written if shows(path)]
+    assert not [path for path in written if contains_password(path)]
 
 
 @pytest.mark.long

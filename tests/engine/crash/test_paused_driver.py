@@ -29,7 +29,7 @@ def test_a_paused_driver_is_followed_by_the_standby_and_becomes_the_standby(
         orders.push(300)
         eventually(lambda: committed(url) >= 1, what=first.text())
         with Driver(url, tmp_path / "second.log") as second:
-            second.wait_until_said("state: standby")
+            second.wait_until_logged("state: standby")
             its_fence = fence(url)
             with orders.pushing():
                 first.wait_until_paused()
@@ -52,7 +52,7 @@ def test_a_driver_whose_jvm_stands_still_in_a_cycle_loses_the_query(database_url
         orders.push(300)
         eventually(lambda: committed(url) >= 1, what=first.text())
         with Driver(url, tmp_path / "second.log") as second:
-            second.wait_until_said("state: standby")
+            second.wait_until_logged("state: standby")
             its_fence = fence(url)
             with orders.pushing():
                 eventually(lambda: ask(url, "SELECT count(*) FROM penstock.cycles WHERE committed_at IS NULL"))
@@ -72,7 +72,7 @@ def test_a_driver_whose_jvm_is_killed_ends_and_says_so(database_url: str, tmp_pa
         orders.push(300)
         with Driver(url, tmp_path / "first.log") as first:
             eventually(lambda: committed(url) >= 1, what=first.text())
-            first.wait_until_said("state: running")
+            first.wait_until_logged("state: running")
             first.jvm.kill()
             assert first.process.wait(120) == 1, first.text()
             assert "SparkFailure: the JVM that Spark runs in has ended" in first.text()
@@ -89,7 +89,7 @@ def test_sigterm_ends_the_cycle_and_hands_the_query_over_at_once(database_url: s
         orders.push(300)
         eventually(lambda: committed(url) >= 1, what=first.text())
         with Driver(url, tmp_path / "second.log", lease_seconds=lease) as second:
-            second.wait_until_said("state: standby")
+            second.wait_until_logged("state: standby")
             its_fence = fence(url)
             with orders.pushing():
                 # In mid-cycle: one is planned and not committed.

@@ -16,7 +16,6 @@ from penstock.core.settings import Settings
 from penstock.db.embedded import server as embedded
 from penstock.db.embedded.postmaster import USER
 from penstock.db.embedded.server import EmbeddedPostgres
-from penstock.engine import query as query_module
 from penstock.engine.worker.spark_task import worker_connection
 from tests.engine.crash.orders import QUERY, Orders, ask, committed, eventually, fence, stream
 from tests.servers import Server
@@ -78,7 +77,7 @@ def test_stop_with_flush_after_a_crash_of_postgresql_closes_all_windows(data_dir
     with EmbeddedPostgres(data_dir) as server, Orders(server.url) as orders, ThreadPoolExecutor() as executor:
         url = server.url
         for end, waits in ((kill_server, True), (kill_server, False), (stop_immediately, True)):
-            orders.push_the_end()
+            orders.push_last_window()
             query = stream().start(QUERY, settings=Settings(database_url=url), interval_seconds=0, lease_seconds=1)
             eventually(lambda: orders.counted() == orders.count)
             assert open_windows(url)
@@ -95,8 +94,7 @@ def test_stop_with_flush_after_a_crash_of_postgresql_closes_all_windows(data_dir
 @pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.usefixtures("spark")
-def test_stop_with_flush_raises_if_postgresql_stays_away(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(query_module, "_FLUSH_SECONDS", 1.0)
+def test_stop_with_flush_raises_if_postgresql_stays_away(data_dir: Path) -> None:
     with EmbeddedPostgres(data_dir) as server, Orders(server.url) as orders:
         orders.push(100)
         settings = Settings(database_url=server.url, retry_seconds=1)
@@ -105,7 +103,7 @@ def test_stop_with_flush_raises_if_postgresql_stays_away(data_dir: Path, monkeyp
         kill_server(data_dir)
         eventually(lambda: query.status.error is not None)
         with pytest.raises(Conflict, match="stopped with open windows"):
-            query.stop(flush=True)
+            query.stop(flush=True, flush_seconds=1)
         server.start()
         assert open_windows(server.url)
 

@@ -68,12 +68,12 @@ def test_a_running_query_goes_on_from_the_state_that_was_restored(
         try:
             with orders.pushing():
                 wait_for_cycles(url)
-            account = orders.copy_of_account()
+            account = orders.copy_totals()
             backup = Backup(pg18, url, tmp_path / "backup")
             with orders.pushing():
                 wait_for_cycles(url, 5)
             backup.restore()
-            orders.go_back_to(account)
+            orders.restore_totals(account)
             orders.push(100)
             orders.check()
             assert query.is_running
@@ -92,7 +92,7 @@ def test_a_query_that_starts_on_a_restored_state_reads_what_came_after_it(
             wait_for_cycles(url)
         query.stop()
         orders.push(50)  # in the backup, and read only after it
-        account = orders.copy_of_account()
+        account = orders.copy_totals()
         backup = Backup(pg18, url, tmp_path / "backup")
         query = start(url)
         with orders.pushing():
@@ -100,7 +100,7 @@ def test_a_query_that_starts_on_a_restored_state_reads_what_came_after_it(
         query.stop()
         used = fence(url)
         backup.restore()
-        orders.go_back_to(account)
+        orders.restore_totals(account)
         orders.push(100)
         query = start(url)
         try:
@@ -120,15 +120,15 @@ def test_a_base_backup_taken_while_a_query_runs_goes_on_elsewhere() -> None:
             try:
                 with orders.pushing():
                     wait_for_cycles(here.url)
-                    told = orders.copy_of_account()
+                    pushed = orders.copy_totals()
                     take_base_backup(here.url, root)
                     wait_for_cycles(here.url, 5)
             finally:
                 query.stop()
         with EmbeddedPostgres(root / "there") as there, Orders(there.url) as restored:
-            restored.take_what_is_stored()
+            restored.load_stored()
             assert restored.count < orders.count
-            assert all(restored.pushed[place][0] >= events for place, (events, _) in told.items())
+            assert all(restored.pushed[window][0] >= events for window, (events, _) in pushed.items())
             assert 0 < restored.counted() <= restored.count
             restored.push(100)
             query = start(there.url)

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.engine.pipelines import NEVER_IDLE, T0, Bench, eventually, stream
+from tests.conditions import eventually
+from tests.engine.pipelines import NEVER_IDLE, T0, Bench, stream
 
 RULES: dict[str, Any] = {"event_time": "ts", "idle_flush_seconds": NEVER_IDLE}
 

@@ -19,7 +19,8 @@ from penstock.engine.cycle.cycle_runner import CycleRunner
 from penstock.engine.cycle_ledger import COMMIT_BEFORE
 from penstock.engine.cycle_plan import PartitionRange
 from penstock.engine.planning.planner import Planner
-from tests.engine.pipelines import T0, Bench, counted, eventually, stream
+from tests.conditions import eventually
+from tests.engine.pipelines import T0, Bench, counted, stream
 
 OPEN = "SELECT count(*) FROM penstock.cycles WHERE committed_at IS NULL"
 

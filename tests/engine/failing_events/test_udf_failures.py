@@ -14,8 +14,9 @@ import pytest
 from pyspark import TaskContext
 
 from penstock import Context, agg
+from tests.conditions import eventually
 from tests.engine.failing_events.events import good
-from tests.engine.pipelines import T0, Bench, counted, eventually, stream
+from tests.engine.pipelines import T0, Bench, counted, stream
 
 #: Calls a function again without a pause.
 AT_ONCE: dict[str, Any] = {"retry_pause_seconds": 0}
@@ -208,10 +209,10 @@ def test_a_plain_function_that_hangs_in_enrich_costs_one_event(bench: Bench) -> 
 
 
 def test_a_mended_stream_takes_back_what_it_had_given_up(bench: Bench, tmp_path: Path) -> None:
-    mended = tmp_path / "mended"
+    corrected = tmp_path / "corrected"
 
     def price(event: dict[str, Any]) -> Any:
-        if "price" not in event and not mended.exists():
+        if "price" not in event and not corrected.exists():
             raise KeyError("price")
         return {"ts": event["ts"], "amount": event.get("price", 7)}
 
@@ -221,7 +222,7 @@ def test_a_mended_stream_takes_back_what_it_had_given_up(bench: Bench, tmp_path:
     bench.run(made, flush=False)
     assert [(letter.stage, letter.error) for letter in bench.letters()] == [("price", "KeyError: 'price'")]
 
-    mended.touch()
+    corrected.touch()
     assert bench.redrive() == 1
     bench.run(made)
     assert bench.by_key("total") == {"k": 9}

@@ -12,9 +12,10 @@ import pytest
 from penstock import concurrency_gate, token_bucket_gate
 from penstock.core.errors import InvalidOption, NotFound
 from penstock.stream.gates import NANOS_PER_TOKEN as TOKEN
+from tests.conditions import eventually
 from tests.engine.gates import ideal_limiter
 from tests.engine.oracle import micros
-from tests.engine.pipelines import Bench, eventually, stream
+from tests.engine.pipelines import Bench, stream
 
 #: Whether the partition of a key is parked.
 IS_PARKED = """
@@ -178,7 +179,7 @@ def test_a_concurrency_gate_limits_events_in_flight_until_they_are_acked(calls: 
         while any(len(seqs) < 6 for seqs in seen.values()):
             events: list[Any] = workers.wait().timeout_millis(30_000).pop()
             assert len(events) <= 2
-            lag = {lane.partition: lane.lag for lane in workers.positions()}
+            lag = {position.partition: position.lag for position in workers.positions()}
             assert all(behind <= 2 for behind in lag.values())
             for event in events:
                 seen[event.key].append(event.data["seq"])

@@ -12,8 +12,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from penstock import token_bucket_gate
 from penstock.sinks import Webhook
 from penstock.stream.gates import NANOS_PER_TOKEN as TOKEN
+from tests.conditions import eventually
 from tests.engine.gates.ideal_limiter import Grant, respects_bucket
-from tests.engine.pipelines import Bench, eventually, stream
+from tests.engine.pipelines import Bench, stream
 
 
 class Arrivals:

@@ -11,9 +11,10 @@ from penstock import concurrency_gate, sliding_window_gate, token_bucket_gate
 from penstock.core.errors import InvalidRequest
 from penstock.log.event import Event
 from penstock.stream.gates import NANOS_PER_TOKEN as TOKEN
+from tests.conditions import eventually
 from tests.engine.gates import ideal_limiter
 from tests.engine.oracle import micros
-from tests.engine.pipelines import Bench, eventually, stream
+from tests.engine.pipelines import Bench, stream
 
 
 def by_key(events: list[Event]) -> dict[str, list[Event]]:

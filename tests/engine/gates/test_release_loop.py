@@ -34,9 +34,10 @@ from penstock.log.log import Log
 from penstock.stream.gates import NANOS_PER_TOKEN as TOKEN
 from penstock.stream.gates import TokenBucketGate
 from penstock.stream.time_rules import TimeRules
+from tests.conditions import eventually_async
 from tests.engine.gates import ideal_limiter
 from tests.engine.oracle import micros
-from tests.log.logs import eventually, opened, push
+from tests.log.logs import opened, push
 
 QUERY = """
 INSERT INTO penstock.queries (name, description, fingerprint, history_seconds, sink_queue)
@@ -149,7 +150,7 @@ async def test_the_buffer_of_waiting_partitions_is_bounded(database_url: str) ->
 
         while len(driver.parked) < 30:
             await driver.run_cycle()
-        await eventually(is_bounded)
+        await eventually_async(is_bounded)
         assert buffer.size == sum(map(len, buffer.partitions.values()))
         await admin.change("q", GateChange(paused=False))
         drained = b"SELECT FROM penstock.gate_keys WHERE allowed = 3"
@@ -202,7 +203,7 @@ async def test_a_reservation_ends_when_its_partition_is_paused_or_held(database_
         async def is_evicted() -> bool:
             return buffer.size <= BUFFER_SIZE
 
-        await eventually(is_evicted)
+        await eventually_async(is_evicted)
         assert buffer.partitions_of("expensive"), "the partition with the reservation stays in the buffer"
         await admin.change("q", change)
         while driver.released < 1 + partitions:
@@ -225,7 +226,7 @@ async def test_a_new_driver_resumes_the_parked_partitions_of_a_shared_gate_excep
         async def is_paused() -> bool:
             return ("t1",) in driver.parked
 
-        await eventually(is_paused)
+        await eventually_async(is_paused)
         await driver.loop.close()
         await driver.loop.prepare()
         assert driver.parked == [("t1",)]

@@ -17,7 +17,8 @@ from penstock.db.pg_arrays import int_array
 from penstock.db.pool import Database
 from penstock.engine.cycle.commit import Committer
 from penstock.engine.joins.join_state import JOIN_ROW_SCHEMA, JoinState, JoinStateChanges
-from tests.engine.pipelines import NEVER_IDLE, T0, Bench, eventually
+from tests.conditions import eventually
+from tests.engine.pipelines import NEVER_IDLE, T0, Bench
 
 RULES: dict[str, Any] = {"event_time": "ts", "idle_flush_seconds": NEVER_IDLE, "within": 60, "how": "left"}
 

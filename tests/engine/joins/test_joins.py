@@ -14,7 +14,8 @@ import pytest
 
 from penstock import Stream
 from penstock.engine.driver.loop import SMALL_EVENTS
-from tests.engine.pipelines import NEVER_IDLE, T0, Bench, drivers_lost, eventually
+from tests.conditions import eventually
+from tests.engine.pipelines import NEVER_IDLE, T0, Bench, drivers_lost
 
 EXAMPLES = int(os.environ.get("PENSTOCK_TEST_JOIN_EXAMPLES", "2"))
 RULES: dict[str, Any] = {"event_time": "ts", "idle_flush_seconds": NEVER_IDLE}

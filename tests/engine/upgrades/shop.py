@@ -18,8 +18,9 @@ import psycopg
 
 from penstock import Stream, concurrency_gate, token_bucket_gate
 from penstock.sinks import Sinks, Table
+from tests.conditions import eventually
 from tests.connector.direct_source import DirectSource, arrow, schema_of
-from tests.engine.pipelines import NEVER_IDLE, T0, Bench, bench, eventually
+from tests.engine.pipelines import NEVER_IDLE, T0, Bench, bench
 from tests.log.logs import opened, pop
 
 #: Number of orders that all queries have read, that the old release pushed, and that the new release pushes in total.

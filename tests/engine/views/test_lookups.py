@@ -13,7 +13,8 @@ import pytest
 from penstock.engine.driver.loop import SMALL_EVENTS
 from penstock.engine.stream import Stream
 from penstock.stream.reference_tables import reference_table
-from tests.engine.pipelines import Bench, eventually
+from tests.conditions import eventually
+from tests.engine.pipelines import Bench
 from tests.engine.views.statements import comparable, make_views, random_order, read_rows
 
 #: Some customers have no row, one has two, and no row has the customer NULL.

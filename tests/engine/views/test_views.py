@@ -21,7 +21,8 @@ from penstock.engine.stream import Stream
 from penstock.stream.aggregates import sum as sum_of
 from penstock.stream.views.row_key import visible_key
 from tests.cli.command_line import CommandLine
-from tests.engine.pipelines import Bench, drivers_lost, eventually
+from tests.conditions import eventually
+from tests.engine.pipelines import Bench, drivers_lost
 from tests.engine.views.statements import (
     comparable,
     expected_rows,

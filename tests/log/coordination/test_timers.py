@@ -15,8 +15,9 @@ from penstock.log.coordination.timers import TimerOperation
 from penstock.log.dead_letters.dead_letter import DeadLetterFilter
 from penstock.log.log import Log
 from penstock.log.read.pop_request import PopRequest
+from tests.conditions import eventually_async
 from tests.corpus.hostile import NAMES
-from tests.log.logs import QUEUE, drain, eventually
+from tests.log.logs import QUEUE, drain
 
 GROUP = "workers"
 
@@ -39,7 +40,7 @@ async def fire_all(log: Log) -> None:
     async def is_done() -> bool:
         return await log.due_timers.fire() is None
 
-    await eventually(is_done)
+    await eventually_async(is_done)
 
 
 async def read_all(log: Log) -> list[Any]:

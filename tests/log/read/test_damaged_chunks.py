@@ -52,7 +52,7 @@ async def test_a_damaged_chunk_is_logged_and_skipped(
 ) -> None:
     id = await fill(log, "ada", "bob", "cyd")
     damage(database_url, id, "bob", 6)
-    lane = ask(database_url, "SELECT id FROM penstock.partitions WHERE name = 'bob'")
+    partition_id = ask(database_url, "SELECT id FROM penstock.partitions WHERE name = 'bob'")
     with caplog.at_level(logging.ERROR, "penstock.log"):
         found = by_key(await drain(log))
     assert found == {"ada": EVERYTHING, "bob": EVERYTHING[:3] + EVERYTHING[6:], "cyd": EVERYTHING}
@@ -62,7 +62,7 @@ async def test_a_damaged_chunk_is_logged_and_skipped(
         ("bob", "bob", offset, DAMAGED_STAGE, None) for offset in (3, 4, 5)
     ]
     for statuses in (caplog.text, dead[0].error):
-        for word in (QUEUE, f"partition {lane}", "offsets 3 to 5", f"chunks_{id}_1", "redrive"):
+        for word in (QUEUE, f"partition {partition_id}", "offsets 3 to 5", f"chunks_{id}_1", "redrive"):
             assert word in statuses
     assert caplog.text.count("are damaged") == 1
 

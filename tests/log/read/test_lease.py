@@ -99,11 +99,11 @@ async def test_two_consumers_never_lease_one_partition(log: Log, other_log: Log)
     async def consume(mine: Log) -> None:
         while len(got) < 200:
             events = await pop(mine, batch=3, partitions=2)
-            lanes = {event.partition_id for event in events}
-            assert not lanes & holders
-            holders.update(lanes)
+            partition_ids = {event.partition_id for event in events}
+            assert not partition_ids & holders
+            holders.update(partition_ids)
             await asyncio.sleep(0)
-            holders.difference_update(lanes)
+            holders.difference_update(partition_ids)
             assert all(await mine.ack(events))
             got.extend(events)
 

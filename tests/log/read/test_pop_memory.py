@@ -57,8 +57,8 @@ async def test_limited_pops_deliver_everything_once_and_in_order(log: Log, parti
 async def test_events_beyond_the_byte_limit_are_released_and_come_next(log: Log) -> None:
     await log.configure(QUEUE)
     for n in range(3):
-        for lane in PARTITIONS:
-            await push(log, [[n, "x" * 3000]], key=lane)
+        for key in PARTITIONS:
+            await push(log, [[n, "x" * 3000]], key=key)
     served: list[str] = []
     for _ in range(2):
         # An event above the limit is delivered alone.
@@ -84,17 +84,17 @@ def test_round_robin_restarts_at_the_first_released_partition() -> None:
 
 async def test_cached_chunks_count_towards_the_byte_limit(log: Log) -> None:
     await log.configure(QUEUE)
-    for lane in PARTITIONS:
-        await push(log, [[n, "x" * 3000] for n in range(4)], key=lane)
+    for key in PARTITIONS:
+        await push(log, [[n, "x" * 3000] for n in range(4)], key=key)
         # All three chunks are in the cache now.
-        assert all(await log.ack(await pop(log, batch=1, partition=lane)))
+        assert all(await log.ack(await pop(log, batch=1, partition=key)))
     popped: dict[str, list[int]] = defaultdict(list)
     while events := await pop(log, partitions=3, max_bytes=10_000):
         assert len(events) == 3
         for event in events:
             popped[event.partition].append(event.data[0])
         assert all(await log.ack(events))
-    assert popped == {lane: [1, 2, 3] for lane in PARTITIONS}
+    assert popped == {key: [1, 2, 3] for key in PARTITIONS}
 
 
 async def test_events_for_another_group_are_skipped_under_a_byte_limit(log: Log) -> None:
@@ -106,12 +106,12 @@ async def test_events_for_another_group_are_skipped_under_a_byte_limit(log: Log)
     # Redriven one at a time, they are many chunks that only the other group reads.
     for letter in reversed(await log.dead_letters(DeadLetterFilter(queue=QUEUE), limit=1000)):
         await log.redrive(DeadLetterFilter(ids=[letter.id]))
-    for lane in PARTITIONS:
-        await push(log, [[lane, ""]], key=lane)
+    for key in PARTITIONS:
+        await push(log, [[key, ""]], key=key)
     popped: dict[str, list[object]] = defaultdict(list)
     for event in await drain(log, group=GROUP, batch=1000, partitions=3, max_bytes=FEW_BYTES):
         popped[event.partition].append(event.data[0])
-    assert popped == {lane: [*pushed[lane], lane] for lane in PARTITIONS}
+    assert popped == {key: [*pushed[key], key] for key in PARTITIONS}
 
 
 class Full:

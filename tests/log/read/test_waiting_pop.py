@@ -11,14 +11,8 @@ from typing import Any
 import pytest
 
 from penstock.log.log import Log
-from tests.log.logs import (
-    PATIENCE,
-    QUEUE,
-    data,
-    eventually,
-    pop,
-    push,
-)
+from tests.conditions import eventually_async
+from tests.log.logs import PATIENCE, QUEUE, data, pop, push
 
 #: A waiting pop polls every five seconds. A notification wakes it much sooner.
 CALLED = 4.0
@@ -105,7 +99,7 @@ async def test_pops_that_wait_together_share_their_statements(log: Log, monkeypa
 
     monkeypatch.setattr(log.database.pool, "connection", counted)
     pops = [asyncio.create_task(pop(log, wait_seconds=PATIENCE)) for _ in range(50)]
-    await eventually(lambda: _are_waiting(log, 50))
+    await eventually_async(lambda: _are_waiting(log, 50))
     # Each pop leases and asks for the next time to try, which is two statements for all of them together.
     assert connections <= 10
     await log.ack([event], "retry")
@@ -118,7 +112,7 @@ async def test_pops_that_wait_together_share_their_statements(log: Log, monkeypa
 
 async def _are_waiting(log: Log, most: int) -> bool:
     queue = await log.catalog.get(QUEUE)
-    return len(log.notifier._waiters.get(queue.id, ())) >= most
+    return log.notifier.waiting(queue.id) >= most
 
 
 async def test_a_waiting_pop_returns_when_a_lease_is_released(log: Log, other_log: Log) -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import base64
+import logging
 import os
 
 import psycopg
 import pytest
 from msgspec import Raw
+from psycopg import sql
 
 from penstock.core.encryption import FILE_VARIABLE, KEYS_VARIABLE
 from penstock.core.errors import ConfigurationError, CorruptChunk, InvalidOption
 from penstock.log.coordination.timers import TimerOperation
-from penstock.log.dead_letters.dead_letter import DeadLetterFilter
+from penstock.log.dead_letters.dead_letter import DAMAGED_STAGE, DeadLetterFilter
 from penstock.log.log import Log
 from penstock.log.read.pop_request import PopRequest
 from penstock.log.storage import chunk
@@ -76,6 +78,61 @@ async def test_headers_and_edited_data_of_dead_letters_are_stored_encrypted(log:
     assert CONTENT not in stored_bytes(database_url)
     (letter,) = await letters(log)
     assert [change["data"] for change in letter.history if "data" in change] == [f'"{CONTENT}"']
+
+
+def damage_dead_letter(database_url: str, id: int, column: str = "data") -> None:
+    """Replace a character in the ciphertext of a dead letter."""
+    statement = sql.SQL(
+        "UPDATE penstock.dead_letters SET {column} = overlay({column} PLACING "
+        "CASE substr({column}, 60, 1) WHEN 'A' THEN 'B' ELSE 'A' END FROM 60) WHERE id = %s"
+    ).format(column=sql.Identifier(column))
+    with psycopg.connect(database_url, autocommit=True) as conn:
+        assert conn.execute(statement, (id,)).rowcount == 1
+
+
+@pytest.mark.parametrize("column", ["data", "headers"])
+async def test_a_damaged_dead_letter_is_listed_and_redriven_from_its_chunk(
+    column: str, log: Log, database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    await log.configure(QUEUE, {"encrypted": True})
+    events = [{"data": f"{CONTENT} {number}", "headers": {"about": CONTENT}} for number in range(3)]
+    await log.push([Batch(QUEUE, events)])
+    await log.ack(await pop(log), "dead_letter", error="broken")
+    first, second, third = sorted(await letters(log), key=lambda letter: letter.offset)
+    damage_dead_letter(database_url, second.id, column)
+    with caplog.at_level(logging.ERROR, "penstock.log"):
+        listed = {letter.id: letter for letter in await letters(log)}
+        await letters(log)
+    assert (listed[first.id], listed[third.id]) == (first, third)
+    damaged = listed[second.id]
+    assert (damaged.stage, damaged.data, damaged.headers, damaged.offset) == (DAMAGED_STAGE, None, {}, second.offset)
+    assert "broken; its encrypted data cannot be read" in damaged.error
+    assert caplog.text.count(f"dead letter {second.id} of queue {QUEUE!r}") == 1, "it is logged once"
+    assert (await log.redrive(DeadLetterFilter(queue=QUEUE))).replayed == 3
+    assert sorted(data(await drain(log))) == [f"{CONTENT} {number}" for number in range(3)]
+
+
+async def test_damaged_data_that_an_edit_has_replaced_is_left_out(log: Log, database_url: str) -> None:
+    await log.configure(QUEUE, {"encrypted": True})
+    await push(log, [CONTENT])
+    await log.ack(await pop(log), "dead_letter")
+    (letter,) = await letters(log)
+    damage_dead_letter(database_url, letter.id)
+    await log.redrive(DeadLetterFilter(queue=QUEUE), edit=lambda letter: b'"new"')
+    await log.ack(await pop(log), "dead_letter")
+    (letter,) = await letters(log)
+    assert letter.data == "new"
+    assert [change["data"] for change in letter.history if "data" in change] == [None]
+
+
+async def test_damaged_input_that_was_rejected_is_purged(log: Log, database_url: str) -> None:
+    await log.configure(QUEUE, {"encrypted": True})
+    await log.push([Batch(QUEUE, b'{"%b": ' % CONTENT.encode())], partial=True)
+    (letter,) = await letters(log)
+    damage_dead_letter(database_url, letter.id)
+    done = await log.redrive(DeadLetterFilter(queue=QUEUE))
+    assert done.problems == {letter.id: "it was never an event: purge it"}
+    assert await log.purge(DeadLetterFilter(queue=QUEUE)) == 1
 
 
 async def test_old_keys_decrypt_after_a_rotation(log: Log, key: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,6 +82,37 @@ async def test_events_completed_during_a_drop_are_not_counted_as_dropped(
     assert await lag(log) == 0
 
 
+async def test_no_more_events_are_kept_than_were_ever_appended(log: Log, database_url: str, clock: Clock) -> None:
+    await log.configure(QUEUE, KEEPS_LITTLE)
+
+    async def produce() -> None:
+        for number in range(30):
+            await push(log, range(10), key=f"key {number % 3}")
+
+    async def check() -> None:
+        size = (await log.describe(QUEUE)).size
+        assert 0 <= size.events <= size.appended <= 300
+        async with log.database.connection() as conn:
+            row = await (await conn.execute("SELECT events, appended FROM penstock.depth")).fetchone()
+        assert row is not None
+        assert 0 <= row[0] <= row[1] <= 300
+
+    async def drop() -> None:
+        await roll(log)
+        clock.advance(60)
+        await log.upkeep()
+
+    producing = asyncio.create_task(produce())
+    while not producing.done():
+        await check()
+        await drop()
+    await producing
+    await drop()
+    size = (await log.describe(QUEUE)).size
+    assert (size.events, size.appended) == (0, 300)
+    await check()
+
+
 async def test_young_segments_are_kept(log: Log, clock: Clock) -> None:
     await log.configure(QUEUE, {"retention_seconds": 100, "dedup_window_seconds": 0})
     await push(log, range(5), key="ada")

@@ -17,7 +17,8 @@ from penstock.log.queue_info import GroupInfo, find_holding_group
 from penstock.log.read.ack_request import TransactionAck
 from penstock.log.write.encode.batch import Batch
 from penstock.log.write.push_result import PushResult
-from tests.log.logs import GROUP, QUEUE, drain, eventually, pop, push
+from tests.conditions import eventually_async
+from tests.log.logs import GROUP, QUEUE, drain, pop, push
 
 DAY = 86_400
 
@@ -45,13 +46,13 @@ async def test_a_queue_has_a_depth_limit_by_default(log: Log) -> None:
 async def test_a_queue_without_groups_refuses_what_exceeds_its_depth(log: Log) -> None:
     assert (await log.configure(QUEUE, {"max_depth_events": 100})).max_unread_events == 100
     await push(log, range(100))
-    await eventually(lambda: _refused(log))
+    await eventually_async(lambda: _refused(log))
     with pytest.raises(QueueFull, match="no group reads it, it holds 100 events") as full:
         await push(log, [1])
     assert (full.value.depth, full.value.limit, full.value.group) == (100, 100, None)
     await log.subscribe(QUEUE, GROUP)
     await drain(log)
-    await eventually(lambda: takes_more(log))
+    await eventually_async(lambda: takes_more(log))
 
 
 async def test_a_new_group_that_does_not_count_makes_room_at_once(log: Log) -> None:
@@ -70,7 +71,7 @@ async def test_an_archive_without_groups_has_no_limit_unless_it_is_asked_for(log
         await push(log, range(10))
     assert (await log.configure(QUEUE, {"max_unread_events": 35})).max_depth_events == 10
     await push(log, range(5))
-    await eventually(lambda: _refused(log))
+    await eventually_async(lambda: _refused(log))
 
 
 async def test_a_group_can_be_excluded_from_the_depth(log: Log) -> None:
@@ -78,10 +79,10 @@ async def test_a_group_can_be_excluded_from_the_depth(log: Log) -> None:
     assert not await takes_more(log)
     await drain(log, group="quick")
     await log.configure_group(QUEUE, "slow", counts=False)
-    await eventually(lambda: takes_more(log))
+    await eventually_async(lambda: takes_more(log))
     assert {group.group: group.counts for group in await log.groups(QUEUE)} == {"quick": True, "slow": False}
     await log.configure_group(QUEUE, "slow", counts=True)
-    await eventually(lambda: _refused(log))
+    await eventually_async(lambda: _refused(log))
     with pytest.raises(NotFound):
         await log.configure_group(QUEUE, "nobody", counts=False)
 
@@ -100,14 +101,14 @@ async def test_an_inactive_group_does_not_count_until_it_pops_again(
     assert not await takes_more(log)
     clock.advance(120)
     with caplog.at_level(logging.WARNING, "penstock.log"):
-        await eventually(lambda: takes_more(log))
-        await eventually(lambda: takes_more(log))
+        await eventually_async(lambda: takes_more(log))
+        await eventually_async(lambda: takes_more(log))
     assert [record.getMessage()[:60] for record in caplog.records if "no consumer" in record.getMessage()] == [
         f"queue '{QUEUE}': no consumer of group 'slow' has popped since"[:60]
     ]
     assert {group.group: group.away for group in await log.groups(QUEUE)} == {"quick": False, "slow": True}
     await pop(log, group="slow", batch=1)
-    await eventually(lambda: _refused(log))
+    await eventually_async(lambda: _refused(log))
     assert not any(group.away for group in (await log.describe(QUEUE)).groups)
 
 
@@ -123,7 +124,7 @@ async def test_a_group_that_pops_without_result_is_active(log: Log, clock: Clock
 async def test_away_seconds_sets_when_a_group_is_inactive(log: Log, clock: Clock) -> None:
     await full_queue(log, away_seconds=600)
     clock.advance(700)
-    await eventually(lambda: takes_more(log))
+    await eventually_async(lambda: takes_more(log))
     await log.configure(QUEUE, {"away_seconds": None})
     clock.advance(365 * DAY)
     assert not any(group.away for group in await log.groups(QUEUE))
@@ -181,7 +182,7 @@ async def test_a_repeated_push_that_was_shed_stays_shed(log: Log) -> None:
     assert (await log.describe(QUEUE)).size.shed == 7
     for group in ("quick", "slow"):
         await drain(log, group=group)
-    await eventually(lambda: takes_more(log))
+    await eventually_async(lambda: takes_more(log))
     assert await answers() == [(0, 2, True), (1, 0, True), (0, 5, True)]
     # Only the admitted push is stored.
     assert (await log.describe(QUEUE)).size.appended == 101
@@ -221,7 +222,7 @@ async def test_a_push_above_the_limit_is_accepted_by_a_nearly_empty_queue(log: L
         except QueueFull:
             return False
 
-    await eventually(let_in)
+    await eventually_async(let_in)
 
 
 async def test_several_processes_exceed_the_limit_only_slightly(log: Log, other_log: Log) -> None:
@@ -258,7 +259,7 @@ async def test_a_full_queue_refuses_until_it_has_drained(log: Log) -> None:
         except QueueFull:
             return None
 
-    await eventually(accepted)
+    await eventually_async(accepted)
     assert len(await drain(log)) == 60
 
 
@@ -284,7 +285,7 @@ async def test_a_refused_push_names_the_group_and_how_to_pass_it(log: Log) -> No
     async def names_the_slow_group() -> bool:
         return (await refusal()).group == "slow"
 
-    await eventually(names_the_slow_group)  # the depth is measured a few times per second
+    await eventually_async(names_the_slow_group)  # the depth is measured a few times per second
     text = str(await refusal())
     assert "group 'slow' is 100 events behind and 100 are allowed" in text
     assert "`penstock group configure orders slow --no-count`" in text
@@ -323,21 +324,21 @@ async def test_pushes_wait_for_a_query_that_runs_or_failed_and_not_for_one_that_
             and re.search(r"they wait for it until \d{4}-\d\d-\d\d \d\d:\d\d UTC", str(refused.value)) is not None
         )
 
-    await eventually(says_failed)
+    await eventually_async(says_failed)
     assert ((await group()).query_state, find_holding_group(await log.queue(QUEUE), [await group()])) == (
         "failed",
         await group(),
     )
     await query_commands.stop(log.database, "sales")
 
-    await eventually(lambda: takes_more(log))
+    await eventually_async(lambda: takes_more(log))
     assert ((await group()).query_state, (await group()).away) == ("stopped", True)
     assert "query 'sales' was stopped, and it is" in caplog.text
     async with log.database.connection() as conn:
         away = await (await conn.execute("SELECT away FROM penstock.lag WHERE group_name = 'sales'")).fetchone()
     assert away == (True,)
     await start()
-    await eventually(lambda: _refused(log))
+    await eventually_async(lambda: _refused(log))
 
 
 async def test_concurrent_pushes_do_not_overfill_a_queue(log: Log) -> None:

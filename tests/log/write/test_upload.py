@@ -14,7 +14,8 @@ from penstock.log.log import Log
 from penstock.log.write.encode.batch import Batch
 from penstock.log.write.push_result import RejectedInput
 from penstock.log.write.upload import Upload, UploadLost
-from tests.log.logs import GROUP, QUEUE, ask, data, drain, eventually, letters, pop, push, roll, waiting
+from tests.conditions import eventually_async
+from tests.log.logs import GROUP, QUEUE, ask, data, drain, letters, pop, push, roll, waiting
 
 MEGABYTE = "x" * 1_000_000
 
@@ -181,4 +182,4 @@ async def test_an_upload_with_a_lost_response_is_published_once(log: Log, databa
     async def there() -> bool:
         return (await log.describe(QUEUE)).size.appended == 3
 
-    await eventually(there)
+    await eventually_async(there)

@@ -9,9 +9,10 @@ from urllib.parse import unquote
 import httpx
 import pytest
 
+from tests.conditions import eventually
 from tests.server.api.group_client import GroupClient, lease_of
 from tests.server.problems import problem_kind
-from tests.server.server_process import RunningServer, wait_until
+from tests.server.server_process import RunningServer
 
 
 @pytest.fixture
@@ -147,7 +148,7 @@ def test_disconnect_during_a_poll_leases_nothing(
     def delivered() -> bool:
         return bool(group.pop(wait_seconds=1))
 
-    wait_until(delivered)
+    eventually(delivered)
 
 
 def test_lost_pop_response_can_be_requested_again(group: GroupClient) -> None:

@@ -11,8 +11,9 @@ import pytest
 
 from penstock.db.embedded import server as embedded
 from penstock.db.embedded.server import EmbeddedPostgres
+from tests.conditions import eventually
 from tests.frozen_process import freeze_process
-from tests.server.server_process import run_server, wait_until
+from tests.server.server_process import run_server
 from tests.servers import TEMPLATE, Server
 
 pytestmark = pytest.mark.slow
@@ -40,11 +41,11 @@ def test_server_is_not_ready_without_its_database(pg18: Server) -> None:
             assert http.get("/readyz").status_code == 200
             conn.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false'.encode())
             conn.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name])
-            wait_until(lambda: http.get("/readyz").status_code == 503)
+            eventually(lambda: http.get("/readyz").status_code == 503)
             assert http.get("/readyz").json()["type"].endswith("/database-unavailable")
             assert http.get("/healthz").status_code == 200
             conn.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true'.encode())
-            wait_until(lambda: http.get("/readyz").status_code == 200)
+            eventually(lambda: http.get("/readyz").status_code == 200)
             with pg18.superuser(name) as inside:
                 inside.execute(
                     "DELETE FROM penstock.migrations WHERE version = (SELECT max(version) FROM penstock.migrations)"

@@ -13,10 +13,11 @@ import pytest
 
 from penstock.server.auth.identity import Role
 from penstock.server.auth.key_format import PlaintextKey, parse_key
+from tests.conditions import eventually
 from tests.server.access_server import JWT_SECRET, AccessServer
 from tests.server.keys import audit_rejecting_writes, bearer, create_key, read_audit, sign_token, use_key_store
 from tests.server.problems import problem_kind
-from tests.server.server_process import run_server, wait_until
+from tests.server.server_process import run_server
 
 
 def parsed(key: str) -> PlaintextKey:
@@ -178,7 +179,7 @@ def test_administrator_actions_are_audited(access_server: AccessServer) -> None:
         entries = read_audit(access_server.database_url)
         return expected <= {(entry.who, entry.action, entry.subject, entry.outcome) for entry in entries}
 
-    wait_until(is_written)
+    eventually(is_written)
     (entry,) = [entry for entry in read_audit(access_server.database_url) if entry.request_id == "audited-1"]
     assert entry.address == "127.0.0.1"
 
@@ -194,7 +195,7 @@ def test_credentials_are_not_logged(access_server: AccessServer) -> None:
     wrong = f"{key[:-1]}?"
     assert access_server.get("/v1/queues", **bearer(wrong)).status_code == 401
     assert access_server.get("/healthz", **{"X-Request-Id": "the-last"}).status_code == 200
-    wait_until(lambda: '"the-last"' in access_server.log.read_text())
+    eventually(lambda: '"the-last"' in access_server.log.read_text())
     logged = access_server.log.read_text()
     assert '"looked-for"' in logged
     assert f'"caller":"{parsed(key).id}"' in logged

@@ -102,6 +102,8 @@ BODIES: dict[str, Body] = {
     "POST /api/v1/system/maintenance": lambda _: {"enabled": False},
     "POST /api/v1/system/maintenance/pop": lambda _: {"enabled": False},
     "POST /api/v1/kv": lambda _: {"operations": [{"op": "put", "ns": QUEUE, "key": "a", "value": 1, "ttlSeconds": 60}]},
+    "PUT /api/v1/kv/{ns}/{key:text}": lambda _: {"value": 1, "ttlSeconds": 60},
+    "DELETE /api/v1/kv/{ns}/{key:text}": lambda _: {},
     "POST /api/v1/locks": lambda _: {"operations": [{"op": "acquire", "name": QUEUE, "ttlSeconds": 60, "owner": "me"}]},
     "POST /api/v1/timers": lambda _: {
         "operations": [{"op": "schedule", "queue": QUEUE, "timerKey": "a", "payload": "MQ==", "delayMs": 600_000}]
@@ -268,6 +270,7 @@ def request(stage: Stage, endpoint: Endpoint, credential: str | None) -> tuple[i
     is_queen = isinstance(endpoint.errors, QueenErrorFormat)
     parts = {
         "queue": QUEUE,
+        "ns": QUEUE,
         "group": "mail" if is_queen else "billing",
         "partition": "plane" if is_queen else "leased",
         "transaction": stage.facts["plane_ack"]["transactionId"],
@@ -340,7 +343,7 @@ def test_unauthorized_callers_are_refused_and_change_nothing(stage: Stage) -> No
 
 def names_the_queue(stage: Stage, endpoint: Endpoint) -> bool:
     body = BODIES[name_of(endpoint)](stage.facts) if needs_body(endpoint) else ""
-    return "{queue" in endpoint.path or QUEUE in f"{QUERIES.get(name_of(endpoint))} {body}"
+    return "{queue" in endpoint.path or "{ns}" in endpoint.path or QUEUE in f"{QUERIES.get(name_of(endpoint))} {body}"
 
 
 def is_allowed(endpoint: Endpoint, roles: frozenset[Role]) -> bool:

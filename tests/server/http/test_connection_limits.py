@@ -12,7 +12,8 @@ import httpx
 import psutil
 import pytest
 
-from tests.server.server_process import RunningServer, run_server, wait_until
+from tests.conditions import eventually
+from tests.server.server_process import RunningServer, run_server
 from tests.server.sockets import connect, read_to_end
 
 
@@ -61,7 +62,7 @@ def test_stalled_readers_are_disconnected(limited: RunningServer) -> None:
             httpx.post(f"{limited.url}/v1/push", json=push, timeout=30)
             return ports.isdisjoint(getattr(each.raddr, "port", 0) for each in server.net_connections())
 
-        wait_until(are_disconnected)
+        eventually(are_disconnected)
 
 
 @pytest.mark.slow
@@ -142,4 +143,4 @@ def test_connection_limit(limited: RunningServer) -> None:
         except httpx.TransportError:
             return False
 
-    wait_until(is_answered)
+    eventually(is_answered)

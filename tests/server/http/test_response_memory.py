@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from tests.server.server_process import RunningServer, run_server, wait_until
+from tests.conditions import eventually
+from tests.server.server_process import RunningServer, run_server
 
 pytestmark = pytest.mark.slow
 
@@ -75,7 +76,7 @@ def test_slow_reader_leaves_memory_for_others(small_memory: RunningServer, http:
         return response.status_code == 200 and len(response.json()["dead_letters"]) == 9
 
     # The memory is released when the server notices the disconnect.
-    wait_until(all_are_returned)
+    eventually(all_are_returned)
 
 
 def test_queen_dead_letter_pages_are_never_cut_short(http: httpx.Client) -> None:

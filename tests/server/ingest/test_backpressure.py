@@ -13,8 +13,9 @@ import psycopg
 import pytest
 
 from penstock import QueueFull, SyncPenstock
+from tests.conditions import eventually
 from tests.server.ingest.push_client import CreateQueue, QueueClient, read_problem
-from tests.server.server_process import RunningServer, run_server, wait_until
+from tests.server.server_process import RunningServer, run_server
 from tests.server.sockets import connect, read_to_end
 
 pytestmark = pytest.mark.slow
@@ -41,7 +42,7 @@ def test_full_queue_refuses_with_retry_after(create_queue: CreateQueue) -> None:
     # It accepts events again after consumers have read some.
     while events := handle.batch(100).pop():
         queue.store.ack(events)
-    wait_until(lambda: queue.push({"data": "again"}).status_code == 200)
+    eventually(lambda: queue.push({"data": "again"}).status_code == 200)
 
 
 def test_full_queue_is_logged_once_with_its_slowest_group(database_url: str, tmp_path: Path) -> None:
@@ -150,7 +151,7 @@ def test_producer_rate_limit(create_queue: CreateQueue, rate_limited_server: Run
         assert (status, name, problem["limit"]) == (429, "rate-limited", 50)
         assert response.headers["ratelimit-policy"] == '"producer";q=50;w=1'
         assert 1 <= int(response.headers["retry-after"]) <= 3
-        wait_until(lambda: quick.push_lines([1]).status_code == 200)
+        eventually(lambda: quick.push_lines([1]).status_code == 200)
 
 
 def test_producer_rate_limit_of_queen_clients(rate_limited_server: RunningServer) -> None:
@@ -160,7 +161,7 @@ def test_producer_rate_limit_of_queen_clients(rate_limited_server: RunningServer
             items = [{"queue": "plane", "payload": n} for n in range(events)]
             return http.post("/api/v1/push", json={"items": items})
 
-        wait_until(lambda: push(80).status_code == 201)
+        eventually(lambda: push(80).status_code == 201)
         response = push(1)
         assert (response.status_code, response.json()["code"]) == (429, "rate_limited")
         assert response.headers["retry-after"] in ("1", "2")
@@ -168,7 +169,7 @@ def test_producer_rate_limit_of_queen_clients(rate_limited_server: RunningServer
             "/api/v1/transaction", json={"operations": [{"type": "push", "items": [{"queue": "plane"}]}]}
         )
         assert (refused.status_code, refused.json()["code"]) == (429, "rate_limited")
-        wait_until(lambda: push(1).status_code == 201)
+        eventually(lambda: push(1).status_code == 201)
 
 
 def test_scheduled_events_count_for_the_rate_limit(
@@ -184,7 +185,7 @@ def test_scheduled_events_count_for_the_rate_limit(
             ]
             return http.post("/v1/timers", json={"operations": operations}).status_code
 
-        wait_until(lambda: schedule(120) == 200)
+        eventually(lambda: schedule(120) == 200)
         assert schedule(1) == 429
         assert QueueClient(http, queue.store, queue.queue).push_lines([1]).status_code == 429
         cancelled = {"op": "cancel", "queue": queue.queue, "key": "0"}
@@ -208,7 +209,7 @@ def test_memory_of_request_bodies_is_limited(create_queue: CreateQueue, small_me
                 response = http.post(queue.path, content=body, headers={"Content-Type": "application/json"})
             return response.status_code == 503 and response.json()["type"].endswith("/overloaded")
 
-        wait_until(refused)
+        eventually(refused)
         first.sendall(body[-1:])
         response = read_to_end(first)
     assert response.startswith(b"HTTP/1.1 200")
@@ -232,7 +233,7 @@ def test_stalled_database_does_not_grow_memory(
             [queue.queue],
         )
         pushes = [pool.submit(push) for _ in range(12)]
-        wait_until(lambda: sum(each.done() for each in pushes) >= 7)
+        eventually(lambda: sum(each.done() for each in pushes) >= 7)
         assert {each.result() for each in pushes if each.done()} == {503}
         holder.rollback()
         statuses = [each.result() for each in pushes]

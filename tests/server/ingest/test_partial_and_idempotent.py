@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.conditions import eventually
 from tests.server.ingest.push_client import CreateQueue
-from tests.server.server_process import wait_until
 
 NDJSON = "application/x-ndjson"
 
@@ -135,7 +135,7 @@ def test_idempotency_key_belongs_to_one_queue(create_queue: CreateQueue) -> None
     def pushed() -> bool:
         return one.push({"data": 1}, headers=headers).json().get("replayed") is False
 
-    wait_until(pushed)
+    eventually(pushed)
     assert one.data() == [1]
 
 

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
+from tests.conditions import eventually
 from tests.server.ingest.push_client import CreateQueue, QueueClient, read_problem
-from tests.server.server_process import RunningServer, wait_until
+from tests.server.server_process import RunningServer
 
 NDJSON = {"Content-Type": "application/x-ndjson"}
 
@@ -82,7 +83,7 @@ def test_aborted_upload_stores_nothing(create_queue: CreateQueue, shared_server:
 
     with pytest.raises(ConnectionError):
         queue.http.post(queue.path, content=breaks_off(), headers=NDJSON)
-    wait_until(lambda: queue.store.queue(queue.queue).describe().size.bytes < 1_000_000 and counted(queue) == 0)
+    eventually(lambda: queue.store.queue(queue.queue).describe().size.bytes < 1_000_000 and counted(queue) == 0)
 
 
 def test_ids_of_an_upload_are_deduplicated(create_queue: CreateQueue) -> None:

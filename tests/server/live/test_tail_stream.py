@@ -63,7 +63,7 @@ async def test_stream_resumes_after_the_last_event_id(http: httpx.AsyncClient, l
 
 
 async def test_follow_one_key(http: httpx.AsyncClient, log: Log) -> None:
-    for queue, partitions in (("lanes", None), ("spread", 1)):
+    for queue, partitions in (("keyed", None), ("spread", 1)):
         await log.configure(queue, partitioning="hash" if partitions else "key", partitions=partitions)
         async with open_stream(http, f"/v1/queues/{queue}/tail", key="ada") as reader:
             await reader.next()

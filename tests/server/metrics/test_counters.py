@@ -11,7 +11,7 @@ from penstock.server.metrics import counters
 from penstock.server.metrics.counters import MAX_SERIES, OTHER_LABEL, ServerMetrics
 from penstock.server.metrics.exposition import MetricsSnapshot
 from penstock.server.metrics.family import HistogramValue, MetricFamily
-from tests.server.server_process import wait_until
+from tests.conditions import eventually
 
 
 def value(process: ServerMetrics, family: MetricFamily, *labels: str) -> float | HistogramValue:
@@ -43,6 +43,7 @@ _COUNT_AND_DIE = """
 import os, signal, sys
 from pathlib import Path
 from penstock.server.metrics.counters import ServerMetrics
+from tests.conditions import eventually
 metrics = ServerMetrics(Path(sys.argv[1]))
 metrics.count_push("orders", accepted=5)
 metrics.requests_in_progress.add(1)
@@ -89,4 +90,4 @@ def test_throughput_counts_recently_accepted_events(tmp_path: Path) -> None:
     one.count_push("orders", accepted=500)
     two.count_push("orders", accepted=500)
     # Only whole seconds count. Uptime and throughput are read at slightly different times.
-    wait_until(lambda: round(one.throughput() * max(1.0, one.uptime())) == 1000)
+    eventually(lambda: round(one.throughput() * max(1.0, one.uptime())) == 1000)

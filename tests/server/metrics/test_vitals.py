@@ -14,7 +14,8 @@ from penstock.server.app import create_app
 from penstock.server.metrics.database_metrics import DatabaseMetrics
 from penstock.server.metrics.vitals import VitalsRecorder, read_vitals
 from penstock.server.settings import ServerSettings
-from tests.log.logs import eventually, opened
+from tests.conditions import eventually_async
+from tests.log.logs import opened
 
 
 def create_recorder(log: Log) -> VitalsRecorder:
@@ -39,7 +40,7 @@ async def test_rows_have_rates_since_the_row_before(database_url: str) -> None:
         assert await recorder.record()
         await log.push([Batch("orders", [{"data": {}}] * 30)])
         # Samples are reused for a moment.
-        await eventually(recorder.record)
+        await eventually_async(recorder.record)
         async with log.database.connection() as conn:
             rows = await (await conn.execute("SELECT pushed, backlog FROM penstock.vitals ORDER BY at")).fetchall()
         (first_rate, first_backlog), (rate, backlog) = rows
@@ -52,7 +53,7 @@ async def test_one_process_records_until_its_rows_are_old(database_url: str) -> 
         first, second = create_recorder(log), create_recorder(log)
         assert await first.record()
         assert not await second.record()
-        await eventually(first.record)
+        await eventually_async(first.record)
         await shift_rows(log, timedelta(minutes=1))
         assert await second.record()
         assert not await first.record()
@@ -70,7 +71,7 @@ async def test_rows_are_deleted_after_a_day(database_url: str) -> None:
         recorder = create_recorder(log)
         await recorder.record()
         await shift_rows(log, timedelta(hours=25))
-        await eventually(recorder.record)
+        await eventually_async(recorder.record)
         assert await count_rows(log) == 1
 
 
@@ -88,14 +89,14 @@ async def test_steps_without_rows_are_left_out(database_url: str) -> None:
 async def test_server_records_while_nobody_looks(database_url: str) -> None:
     settings = ServerSettings(core=Settings(database_url=database_url))
     async with opened(database_url) as log, create_app(settings).running():
-        await eventually(lambda: count_rows(log))
+        await eventually_async(lambda: count_rows(log))
 
 
 async def test_of_the_workers_of_a_server_only_one_asks_the_database(database_url: str, tmp_path: Path) -> None:
     async with opened(database_url) as log, opened(database_url) as other_log:
         metrics = DatabaseMetrics(other_log.database, 0.0)
         async with VitalsRecorder(log.database, DatabaseMetrics(log.database, 0.0), tmp_path).running():
-            await eventually(lambda: count_rows(log))
+            await eventually_async(lambda: count_rows(log))
             lock = LockFile(tmp_path / "vitals.lock")
             assert not lock.try_acquire()
             async with VitalsRecorder(other_log.database, metrics, tmp_path).running():

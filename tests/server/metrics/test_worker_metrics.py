@@ -8,9 +8,10 @@ import pytest
 
 from penstock import SyncPenstock
 from penstock.server.auth.identity import Role
+from tests.conditions import eventually
 from tests.server.access_server import AccessServer
 from tests.server.keys import bearer
-from tests.server.server_process import run_server, wait_until
+from tests.server.server_process import run_server
 
 pytestmark = pytest.mark.slow
 
@@ -30,16 +31,16 @@ def test_any_worker_returns_the_metrics_of_all_workers(shared_url: str) -> None:
             details = httpx.get(f"{running.url}/v1/metrics", timeout=30).json()
             return bool(details["eventsAccepted"] == events and details["workers"] == 2)
 
-        wait_until(lambda: len(supervisor.children()) == 2)
+        eventually(lambda: len(supervisor.children()) == 2)
         push(10)
-        wait_until(lambda: has_counted(20))
+        eventually(lambda: has_counted(20))
         killed = supervisor.children()[0]
         killed.kill()
         killed.wait(20)
-        wait_until(lambda: has_counted(20) and len(supervisor.children()) == 2)
+        eventually(lambda: has_counted(20) and len(supervisor.children()) == 2)
         push(10)
         for _ in range(5):
-            wait_until(lambda: has_counted(40))
+            eventually(lambda: has_counted(40))
 
 
 def test_key_sees_only_metrics_of_its_queues(access_server: AccessServer) -> None:
@@ -54,7 +55,7 @@ def test_key_sees_only_metrics_of_its_queues(access_server: AccessServer) -> Non
     def queues(headers: dict[str, str]) -> set[str]:
         return {queue["name"] for queue in access_server.get("/v1/metrics", **headers).json()["queues"]}
 
-    wait_until(lambda: {"vault", "metered.orders"} <= queues(reader))
+    eventually(lambda: {"vault", "metered.orders"} <= queues(reader))
     text = access_server.get("/metrics", **limited).text
     assert 'queue="metered.orders"' in text
     assert "vault" not in text

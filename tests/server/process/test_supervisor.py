@@ -10,7 +10,8 @@ import httpx
 import psutil
 import pytest
 
-from tests.server.server_process import RunningServer, run_server, wait_until
+from tests.conditions import eventually
+from tests.server.server_process import RunningServer, run_server
 
 pytestmark = pytest.mark.slow
 
@@ -21,10 +22,10 @@ def workers(running: RunningServer) -> list[psutil.Process]:
 
 def test_killed_worker_is_replaced(shared_url: str) -> None:
     with run_server(shared_url, ["--workers", "2"]) as running:
-        wait_until(lambda: len(workers(running)) == 2)
+        eventually(lambda: len(workers(running)) == 2)
         killed, kept = workers(running)
         killed.kill()
-        wait_until(lambda: len(workers(running)) == 2 and killed.pid not in {each.pid for each in workers(running)})
+        eventually(lambda: len(workers(running)) == 2 and killed.pid not in {each.pid for each in workers(running)})
         assert kept.is_running()
         for _ in range(10):
             assert httpx.get(f"{running.url}/readyz").status_code == 200
@@ -34,7 +35,7 @@ def test_killed_worker_is_replaced(shared_url: str) -> None:
 
 def test_workers_stop_when_the_supervisor_dies(shared_url: str) -> None:
     with run_server(shared_url, ["--workers", "2"]) as running:
-        wait_until(lambda: len(workers(running)) == 2)
+        eventually(lambda: len(workers(running)) == 2)
         orphans = workers(running)
         running.process.kill()
         gone, alive = psutil.wait_procs(orphans, timeout=20)

@@ -20,6 +20,13 @@ _ADDRESS = {"transactionId": "$transaction", "partitionId": "$partition"}
 _JS_ACK = {**_ADDRESS, "error": None, "consumerGroup": "g", "leaseId": "$lease"}
 _QUERY = {"query_id": "$query", "partition_id": "$source"}
 _CYCLE_ACK = {"transactionId": "$source_transaction", "leaseId": "$source_lease", "status": "completed", "count": 1}
+_ENTRY = {"ns": "shapes", "key": "$queue"}
+_MINUTE = {"ttlSeconds": 60}
+_OTHER = {"ns": "shapes", "key": "$queue-other"}
+_LOST = {"reason": "kv_precondition", "failedIndex": 0, "kvReason": "exists", "version": "$version", "value": 7}
+_TIMER = {"queue": "$queue", "timerKey": "t/1"}
+_PAYLOAD = {"payload": "eyJuIjogMX0="}  # {"n": 1}
+_GUARD = {"op": "check", "ns": "queen-locks", "key": "$queue#0", "expect": "$token", "required": True}
 
 
 class Shape(NamedTuple):
@@ -31,6 +38,18 @@ class Shape(NamedTuple):
     body: Any = None
     expected: Any = None
     status: int = 200
+
+
+def kv(name: str, operation: dict[str, Any], expected: Any) -> Shape:
+    return Shape(name, "POST", "/api/v1/kv", {"operations": [operation]}, {"results": [expected]})
+
+
+def locks(name: str, operation: dict[str, Any], expected: Any) -> Shape:
+    return Shape(name, "POST", "/api/v1/locks", {"operations": [operation]}, {"results": [expected]})
+
+
+def timers(name: str, operation: dict[str, Any], expected: Any) -> Shape:
+    return Shape(name, "POST", "/api/v1/timers", {"operations": [operation]}, {"results": [expected]})
 
 
 def go_pop(more: str = "", queue: str = "$path") -> str:
@@ -276,13 +295,146 @@ SHAPES = [
         None,
         {"success": True},
     ),
+    Shape("go: entry", "GET", "/api/v1/kv/shapes/$go_path", None, {"found": True, "value": 7, "version": "$version"}),
+    Shape("go: no entry", "GET", "/api/v1/kv/shapes/none%20here", None, {"found": False}),
+    Shape("go: put", "PUT", "/api/v1/kv/shapes/$go_path", {"value": None, **_MINUTE}, {"applied": True}),
+    Shape(
+        "go: put that expects a version",
+        "PUT",
+        "/api/v1/kv/shapes/$go_path",
+        {"value": {"a": 1}, "forever": True, "expect": "$version"},
+        {"applied": True, "value": {"a": 1}},
+    ),
+    Shape(
+        "go: put that is required and lost",
+        "PUT",
+        "/api/v1/kv/shapes/$go_path",
+        {"value": 8, **_MINUTE, "expect": 0, "required": True},
+        _LOST,
+    ),
+    Shape("go: delete without a body", "DELETE", "/api/v1/kv/shapes/$go_path", None, {"applied": True}),
+    Shape(
+        "go: delete that is required and lost",
+        "DELETE",
+        "/api/v1/kv/shapes/none",
+        {"expect": 5, "required": True},
+        {"reason": "kv_precondition", "failedIndex": 0, "kvReason": "absent", "version": 0},
+    ),
+    Shape(
+        "go: batch of entries",
+        "POST",
+        "/api/v1/kv",
+        {
+            "operations": [
+                {"op": "get", **_ENTRY},
+                {"op": "getMany", "ns": "shapes", "keys": ["$queue", "none"]},
+                {"op": "putIfAbsent", **_OTHER, "value": None, "forever": True},
+                {"op": "delete", "ns": "shapes", "key": "none"},
+            ]
+        },
+        {"results": [{"found": True}, {"missing": ["none"]}, {"applied": True}, {"applied": False}]},
+    ),
+    kv("go: increment", {"op": "incr", **_OTHER, "delta": 0, "min": 0, "max": 5, **_MINUTE}, {"applied": True}),
+    kv("js: get", {"op": "get", **_ENTRY}, {"found": True, "value": 7}),
+    kv("js: put", {"op": "put", **_ENTRY, "value": {"v": 1}, **_MINUTE, "expect": "$version"}, {"applied": True}),
+    kv("js: once", {"op": "putIfAbsent", **_ENTRY, "value": True, **_MINUTE}, {"applied": False, "reason": "exists"}),
+    Shape(
+        "js: once that is required and lost",
+        "POST",
+        "/api/v1/kv",
+        {"operations": [{"op": "putIfAbsent", **_ENTRY, "value": True, **_MINUTE, "required": True}]},
+        {"ok": False, **_LOST},
+    ),
+    kv(
+        "js: increment above the maximum",
+        {"op": "incr", **_ENTRY, "delta": 1, "max": 7, **_MINUTE},
+        {"reason": "limit"},
+    ),
+    kv(
+        "js: page of a prefix",
+        {"op": "getPrefix", "ns": "shapes", "prefix": "$queue", "limit": 1, "keysOnly": True},
+        {"rows": [{"key": "$queue"}], "truncated": False, "nextAfter": None},
+    ),
+    locks(
+        "go: acquire a lock that is held",
+        {"op": "acquire", "name": "$queue", "ttlSeconds": 30, "owner": "host:1:ab"},
+        {"acquired": False, "reason": "held", "holders": [{"slot": 0, "owner": "o", "token": "$token"}]},
+    ),
+    locks(
+        "go: renew",
+        {"op": "renew", "name": "$queue", "ttlSeconds": 30, "owner": "o", "token": "$token"},
+        {"renewed": True, "slot": 0, "guard": {"op": "check", "ns": "queen-locks", "required": True}},
+    ),
+    locks("go: release", {"op": "release", "name": "$queue", "token": "$token"}, {"released": True}),
+    locks("go: holders", {"op": "get", "name": "$queue"}, {"held": True, "holders": [{"owner": "o"}]}),
+    locks(
+        "js: acquire of a semaphore",
+        {"op": "acquire", "name": "$queue s", "ttlSeconds": 30, "owner": "p", "limit": 4},
+        {"acquired": True, "slot": 0, "owner": "p", "guard": {"key": "$queue s#0"}},
+    ),
+    locks("js: renew that is lost", {"op": "renew", "name": "none", "token": 5, "ttlSeconds": 3}, {"reason": "lost"}),
+    timers(
+        "go: schedule",
+        {"op": "schedule", "queue": "$queue", "timerKey": "n", "partition": "p", "delayMs": -1, "txn": "x", **_PAYLOAD},
+        {"ok": True, "status": "scheduled", "txn": "x"},
+    ),
+    timers(
+        "js: reschedule",
+        {"op": "schedule", **_TIMER, "delayMs": 60_000, "txn": "y", **_PAYLOAD},
+        {"status": "rescheduled", "txn": "y"},
+    ),
+    timers("go: cancel in a batch", {"op": "cancel", **_TIMER}, {"ok": True, "status": "cancelled"}),
+    Shape("go: timer", "GET", "/api/v1/timers/$path/t/1", None, {"found": True, **_PAYLOAD}),
+    Shape("js: cancel", "DELETE", "/api/v1/timers/$path/t%2F1?txn=z", None, {"ok": True, "status": "cancelled"}),
+    Shape("go: timers", "GET", "/api/v1/timers/$path?after=s&limit=5", None, {"rows": [_TIMER], "truncated": False}),
+    Shape(
+        "go: transaction with entries and timers",
+        "POST",
+        "/api/v1/transaction",
+        {
+            "operations": [{"type": "ack", **_ADDRESS, "status": "completed", "consumerGroup": "g"}],
+            "requiredLeases": ["$lease"],
+            "kv": [{"op": "put", **_OTHER, "value": 1, **_MINUTE}, {"op": "get", **_ENTRY}],
+            "timers": [{"op": "cancel", **_TIMER}],
+        },
+        {
+            "success": True,
+            "results": [
+                {"index": 0, "type": "ack"},
+                {"index": 1, "type": "kv", "opIndex": 0, "op": "put", "applied": True},
+                {"index": 2, "type": "kv", "opIndex": 1, "op": "get", "found": True},
+                {"index": 3, "type": "timer", "opIndex": 0, "status": "cancelled"},
+            ],
+        },
+    ),
+    Shape(
+        "js: transaction that is guarded by a lock",
+        "POST",
+        "/api/v1/transaction",
+        {"operations": [], "requiredLeases": [], "kv": [_GUARD]},
+        {"success": True, "results": [{"type": "kv", "applied": True}]},
+    ),
+    Shape(
+        "js: transaction whose marker is lost",
+        "POST",
+        "/api/v1/transaction",
+        {
+            "operations": [],
+            "requiredLeases": [],
+            "kv": [{"op": "putIfAbsent", **_ENTRY, "value": True, **_MINUTE, "required": True}],
+        },
+        {"success": False, "ok": False, **_LOST},
+    ),
     Shape("go: delete a queue", "DELETE", "/api/v1/resources/queues/$path", None, {"deleted": True, "existed": True}),
 ]
 
 
 @pytest.fixture
-def values(queen: QueenClient, queue: str) -> dict[str, str]:
-    """A queue with a space and a slash in its name, a message that group g holds, and one that a stream holds."""
+def values(queen: QueenClient, queue: str) -> dict[str, Any]:
+    """A queue with a space and a slash in its name, a message that group g holds, and one that a stream holds.
+
+    The names of an entry and of a lock, which is held, are those of the queue. The queue has a timer as well.
+    """
     name = f"{queue} a/b"
     path = quote(name, safe="")
     queen.push(name, [{"n": 0}], "p")
@@ -290,9 +442,18 @@ def values(queen: QueenClient, queue: str) -> dict[str, str]:
     group = f"streams.{name}"
     query = queen.post("/streams/v1/queries", {"name": name, "source_queue": name, "config_hash": "h"})
     (held,) = queen.pop(path, consumerGroup=group)
+    put = {"op": "put", "ns": "shapes", "key": name, "value": 7, "forever": True}
+    (entry,) = queen.post("/api/v1/kv", {"operations": [put]})["results"]
+    acquire = {"op": "acquire", "name": name, "ttlSeconds": 60, "owner": "o"}
+    (permit,) = queen.post("/api/v1/locks", {"operations": [acquire]})["results"]
+    timer = {"op": "schedule", "queue": name, "timerKey": "t/1", "delayMs": 60_000, **_PAYLOAD}
+    queen.post("/api/v1/timers", {"operations": [timer]})
     return {
         "$queue": name,
         "$path": path,
+        "$go_path": quote(name, safe="/"),
+        "$version": entry["version"],
+        "$token": permit["token"],
         "$transaction": message["transactionId"],
         "$partition": message["partitionId"],
         "$lease": message["leaseId"],
@@ -304,11 +465,13 @@ def values(queen: QueenClient, queue: str) -> dict[str, str]:
     }
 
 
-def fill(shape: Any, values: dict[str, str]) -> Any:
+def fill(shape: Any, values: dict[str, Any]) -> Any:
     """Replace the names with a dollar sign in a value; longer names first, since one may start another."""
     if isinstance(shape, str):
+        if shape in values:
+            return values[shape]
         for name in sorted(values, key=len, reverse=True):
-            shape = shape.replace(name, values[name])
+            shape = shape.replace(name, str(values[name]))
         return shape
     if isinstance(shape, dict):
         return {name: fill(value, values) for name, value in shape.items()}
@@ -329,7 +492,7 @@ def assert_contains(found: Any, expected: Any) -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
-def test_request_of_a_client(queen: QueenClient, values: dict[str, str], shape: Shape) -> None:
+def test_request_of_a_client(queen: QueenClient, values: dict[str, Any], shape: Shape) -> None:
     response = queen.http.request(shape.method, fill(shape.path, values), json=fill(shape.body, values))
     assert response.status_code == shape.status, response.text
     if shape.expected is not None:

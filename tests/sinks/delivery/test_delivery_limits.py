@@ -20,8 +20,9 @@ from penstock.log.log import Log
 from penstock.log.write.encode.batch import Batch
 from penstock.sinks import Backoff, File, Sinks, Webhook
 from penstock.stream.gates import NANOS_PER_TOKEN as TOKEN
+from tests.conditions import eventually_async
 from tests.engine.gates.ideal_limiter import Grant, respects_bucket, respects_window
-from tests.log.logs import eventually, letters, push
+from tests.log.logs import letters, push
 from tests.sinks.http.webhook_receiver import Answer, Receiver, run_receiver
 
 QUICK = Backoff(first=0.01, longest=0.05)
@@ -96,7 +97,7 @@ async def taken(receiver: Receiver, count: int) -> None:
     async def is_taken() -> bool:
         return len(receiver.taken()) >= count
 
-    await eventually(is_taken)
+    await eventually_async(is_taken)
 
 
 @pytest.mark.parametrize("batch", [1, 100])
@@ -108,7 +109,7 @@ async def test_a_receiver_that_was_away_gets_no_burst(log: Log, queue: str, batc
     async with run_receiver() as receiver:
         receiver.behave = arrivals.record
         async with running(log, queue, hook(receiver, batch=batch, concurrency=4)):
-            await eventually(lambda: _is(lambda: len(receiver.requests) > 5))
+            await eventually_async(lambda: _is(lambda: len(receiver.requests) > 5))
             arrivals.is_down = False
             await taken(receiver, 75)
         check_order(receiver, 25)
@@ -123,7 +124,7 @@ async def test_a_receiver_that_cannot_be_reached_costs_no_tokens(log: Log, queue
     async with run_receiver() as receiver:
         url = receiver.url
     async with running(log, queue, Webhook(url, allow=["127.0.0.1"], backoff=QUICK), batch=10) as sinks:
-        await eventually(lambda: _is(lambda: sinks.counters[queue, "hook"].busy > 5))
+        await eventually_async(lambda: _is(lambda: sinks.counters[queue, "hook"].busy > 5))
     async with run_receiver() as receiver, running(log, queue, hook(receiver), batch=10):
         await taken(receiver, 10)
 
@@ -181,7 +182,7 @@ async def test_redriven_dead_letters_keep_the_limit(log: Log, queue: str) -> Non
     async with run_receiver() as receiver:
         receiver.behave = lambda events: 422
         async with running(log, queue, hook(receiver, batch=1)):
-            await eventually(lambda: _has_letters(log, queue, 30))
+            await eventually_async(lambda: _has_letters(log, queue, 30))
             receiver.behave = arrivals.record
             await log.redrive(DeadLetterFilter(queue=queue))
             await taken(receiver, 30)

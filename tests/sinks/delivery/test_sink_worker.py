@@ -12,7 +12,8 @@ from penstock.core.errors import InvalidRequest, SinkBusy, SinkClosed, SinkRejec
 from penstock.log.event import Event
 from penstock.log.log import Log
 from penstock.sinks import Backoff, Call, Forward, Sink, Sinks
-from tests.log.logs import drain, eventually, lag, letters, push
+from tests.conditions import eventually_async
+from tests.log.logs import drain, lag, letters, push
 from tests.sinks.memory_sink import MemorySink
 
 QUICK = Backoff(first=0.01, longest=0.05)
@@ -132,13 +133,13 @@ async def test_a_failing_partition_does_not_delay_the_others(log: Log, queue: st
     async def is_tried() -> object:
         return sink.attempts > 3
 
-    await eventually(is_tried)
+    await eventually_async(is_tried)
     await push(log, range(10), queue=queue, key="free")
 
     async def is_written() -> object:
         return sink.data_of("free") == list(range(10))
 
-    await eventually(is_written)
+    await eventually_async(is_written)
     sinks.stop()
     await running
     # The stopped sink has released its events.
@@ -201,7 +202,7 @@ async def test_a_sink_cancelled_during_a_write_is_closed(log: Log, queue: str, s
     async def is_hanging() -> object:
         return sink.received
 
-    await eventually(is_hanging)
+    await eventually_async(is_hanging)
     if stopped:
         worker.stop()
         await asyncio.wait([running], timeout=0.05)
@@ -226,7 +227,7 @@ async def test_a_failing_sink_does_not_delay_the_other_sinks_of_its_queue(log: L
     async def is_written() -> object:
         return alive.data_of("a") == list(range(100))
 
-    await eventually(is_written)
+    await eventually_async(is_written)
     sinks.stop()
     await running
     assert sinks.counters[queue, "dead"].written == 0
@@ -247,7 +248,7 @@ async def test_a_sink_that_does_not_count_does_not_fill_the_queue(log: Log, queu
     async def is_tried() -> object:
         return sink.attempts
 
-    await eventually(is_tried)
+    await eventually_async(is_tried)
     for _ in range(5):
         await push(log, range(8), queue=queue, key="a")
     sinks.stop()
@@ -325,7 +326,7 @@ async def test_forward_pushes_every_event_once_if_it_is_cancelled(log: Log, queu
         async def some(done: Any = before, task: Any = task) -> object:
             return done.batches >= 2 or task.done()
 
-        await eventually(some)
+        await eventually_async(some)
         task.cancel()
         await asyncio.wait([task])
     await run(log, queue, Forward(target), idle=0.5)

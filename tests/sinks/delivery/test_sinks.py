@@ -13,7 +13,8 @@ from penstock.core.errors import Conflict, InvalidRequest
 from penstock.log.log import Log
 from penstock.sinks import File, Sinks
 from penstock.stream.fingerprint import describe
-from tests.log.logs import ask, eventually, push
+from tests.conditions import eventually_async
+from tests.log.logs import ask, push
 from tests.sinks.memory_sink import MemorySink
 
 
@@ -55,9 +56,9 @@ async def test_a_sink_waits_while_another_process_writes_its_file(
     first, second = (Sinks(log=log).add(queue, File(path)) for _ in range(2))
     writing = asyncio.create_task(first.run())
     await push(log, [1], queue=queue, key="a")
-    await eventually(lambda: _true(path.exists() and path.read_text() == "1\n"))
+    await eventually_async(lambda: _true(path.exists() and path.read_text() == "1\n"))
     waiting = asyncio.create_task(second.run())
-    await eventually(lambda: _true(second.workers[0].is_standby and is_shown_as_running()))
+    await eventually_async(lambda: _true(second.workers[0].is_standby and is_shown_as_running()))
     with pytest.raises(Conflict, match=r"another process writes out\.jsonl"):
         await Sinks(log=log).add(queue, File(path)).run(idle_seconds=0.1)
     assert is_shown_as_running()
@@ -65,7 +66,7 @@ async def test_a_sink_waits_while_another_process_writes_its_file(
     first.stop()
     await writing
     await push(log, [2], queue=queue, key="a")
-    await eventually(lambda: _true(path.read_text() == "1\n2\n"))
+    await eventually_async(lambda: _true(path.read_text() == "1\n2\n"))
     second.stop()
     await waiting
     assert [record.message for record in caplog.records if "this sink waits" in record.message] == [

@@ -18,7 +18,8 @@ from penstock.log.event import Event
 from penstock.sinks import Call, File
 from penstock.sinks.delivery.stop_timeouts import StopTimes
 from penstock.sinks.delivery.stream_sinks import run_sinks_in_background
-from tests.log.logs import eventually, opened, push
+from tests.conditions import eventually_async
+from tests.log.logs import opened, push
 from tests.sinks.memory_sink import MemorySink
 
 
@@ -38,7 +39,7 @@ def push_results(url: str, queue: str, condition: Any) -> None:
         async with opened(url) as log:
             await log.configure(queue)
             await push(log, range(3), queue=queue, key="a")
-            await eventually(condition)
+            await eventually_async(condition)
             await push(log, range(3, 6), queue=queue, key="a")
 
     asyncio.run(push_all())
@@ -107,7 +108,7 @@ def test_a_busy_sink_does_not_delay_the_end_of_a_query(sinks_url: str) -> None:
         async with opened(sinks_url) as log:
             await log.configure("never-taken")
             await push(log, range(3), queue="never-taken", key="a")
-            await eventually(lambda: tried(never))
+            await eventually_async(lambda: tried(never))
             return (await log.describe("never-taken")).groups[0].lag
 
     async def tried(sink: Never) -> bool:

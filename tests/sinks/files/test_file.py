@@ -19,7 +19,9 @@ from penstock.log.log import Log
 from penstock.sinks import File, Sinks
 from penstock.sinks.conformance import make_events
 from penstock.sinks.files.progress_file import sync_directory
-from tests.log.logs import eventually, push
+from tests.conditions import eventually_async
+from tests.log.logs import push
+from tests.python_process import run_python
 from tests.sinks.files.sink_files import read_lines, write_event
 
 WRITER = """
@@ -31,6 +33,24 @@ async def main(url, queue, path):
         await sinks.run()
 asyncio.run(main(*sys.argv[1:]))
 """
+
+
+#: Opens a sink, writes and exits without closing it, as a process that is killed.
+EXITING = """
+import asyncio, os, sys
+from penstock.sinks import File
+from penstock.sinks.conformance import make_events
+async def main():
+    sink, e = File(sys.argv[1]), make_events([{"n": n} for n in range(6)])
+    await sink.open()
+    %s
+    os._exit(0)
+asyncio.run(main())
+"""
+
+
+def run_and_exit(path: Path, statements: str) -> None:
+    run_python(EXITING % statements, path)
 
 
 def start(command: list[str]) -> subprocess.Popen[bytes]:
@@ -55,7 +75,7 @@ async def test_killed_writer_leaves_every_line_once(log: Log, queue: str, sinks_
         async def grown(before: int = before) -> object:
             return size() > before + 20_000
 
-        await eventually(grown)
+        await eventually_async(grown)
         writer.send_signal(signal.SIGKILL)
         writer.wait()
         kills += 1
@@ -83,17 +103,11 @@ def test_an_existing_file_is_appended_to_and_an_incomplete_line_refused(tmp_path
 
 
 def test_an_incomplete_first_line_of_the_sink_is_truncated(tmp_path: Path) -> None:
-    async def run() -> None:
-        path = tmp_path / "out.jsonl"
-        dies = File(path)
-        await dies.open()
-        os.pwrite(dies._file or 0, b'{"n": ', 0)  # killed in the middle of it
-        os.close(dies._file or 0)
-        dies._progress_file.close()
-        await write_event(File(path), 5)
-        assert path.read_bytes() == b'{"n":5}\n'
-
-    asyncio.run(run())
+    path = tmp_path / "out.jsonl"
+    run_and_exit(path, "")
+    path.write_bytes(b'{"n": ')  # the part of a line that was written
+    asyncio.run(write_event(File(path), 5))
+    assert path.read_bytes() == b'{"n":5}\n'
 
 
 def test_a_file_changed_by_another_program_is_not_truncated(tmp_path: Path) -> None:
@@ -139,23 +153,17 @@ def test_the_sink_follows_rotation_by_another_program(tmp_path: Path, how: str) 
 
 
 def test_written_events_without_an_ack_are_not_written_again(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    run_and_exit(path, "await sink.write(e[:2]); await sink.acknowledged(e[:2]); await sink.write(e[2:4])")
+
     async def run() -> None:
-        path = tmp_path / "out.jsonl"
         sink = File(path)
         await sink.open()
-        events = make_events([{"n": n} for n in range(6)])
-        await sink.write(events[:2])
-        await sink.acknowledged(events[:2])
-        await sink.write(events[2:4])
-        os.close(sink._file or 0)  # killed: nothing more is written
-        sink._progress_file.close()
-        again = File(path)
-        await again.open()
-        await again.write(events[2:])
-        await again.close()
-        assert [line["n"] for line in read_lines(path)] == [0, 1, 2, 3, 4, 5]
+        await sink.write(make_events([{"n": n} for n in range(6)])[2:])
+        await sink.close()
 
     asyncio.run(run())
+    assert [line["n"] for line in read_lines(path)] == [0, 1, 2, 3, 4, 5]
 
 
 def test_acknowledged_events_are_written_again_after_a_seek(tmp_path: Path) -> None:

@@ -13,7 +13,22 @@ import pytest
 from penstock.core.errors import SinkBusy
 from penstock.sinks import Parquet
 from penstock.sinks.conformance import make_events
+from tests.python_process import run_python
 from tests.sinks.files.sink_files import read_numbers, write_event
+
+MIXED = [{"n": 0, "mixed": 1}, {"n": 1, "mixed": "two"}]
+#: Writes a file and exits without closing the sink, as a process that is killed.
+EXITING = f"""
+import asyncio, os, sys
+from penstock.sinks import Parquet
+from penstock.sinks.conformance import make_events
+async def main():
+    sink = Parquet(sys.argv[1])
+    await sink.open()
+    await sink.write(make_events({MIXED!r}))
+    os._exit(0)
+asyncio.run(main())
+"""
 
 
 def test_existing_parquet_files_are_not_overwritten(tmp_path: Path) -> None:
@@ -97,18 +112,15 @@ def test_a_failed_parquet_file_is_completed_by_the_next_write(
 def test_an_announced_parquet_file_is_renamed_after_a_crash(tmp_path: Path) -> None:
     import pyarrow.parquet as pq
 
+    run_python(EXITING, tmp_path)
+    # It exited before the file had its name, and half of another file exists.
+    (tmp_path / "part-00000001.parquet").rename(tmp_path / ".part-00000001.parquet")
+    (tmp_path / ".part-00000002.parquet").write_bytes(b"PAR1")
+
     async def run() -> None:
-        sink = Parquet(tmp_path)
-        await sink.open()
-        events = make_events([{"n": 0, "mixed": 1}, {"n": 1, "mixed": "two"}])
-        await sink.write(events)
-        sink._progress_file.close()
-        # Killed before the file had its name; and half of another one lies there.
-        (tmp_path / "part-00000001.parquet").rename(tmp_path / ".part-00000001.parquet")
-        (tmp_path / ".part-00000002.parquet").write_bytes(b"PAR1")
         again = Parquet(tmp_path)
         await again.open()
-        await again.write(events)
+        await again.write(make_events(MIXED))
         await again.close()
 
     asyncio.run(run())

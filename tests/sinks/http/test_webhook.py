@@ -19,7 +19,8 @@ from penstock.sinks import Backoff, Sinks, Webhook
 from penstock.sinks.conformance import make_events
 from penstock.sinks.http.signature import verify
 from penstock.sinks.http.webhook import batch_id, event_id, parse_retry_after
-from tests.log.logs import eventually, letters, push
+from tests.conditions import eventually_async
+from tests.log.logs import letters, push
 from tests.sinks.http.webhook_receiver import Answer, Receiver, run_receiver
 from tests.sinks.memory_sink import MemorySink
 
@@ -132,10 +133,10 @@ async def deliver_to_failing_receiver(log: Log, queue: str, failures: int, per_k
             return len(receiver.taken()) == total
 
         # The other sink does not wait for the receiver to recover.
-        await eventually(is_other_sink_done)
-        await eventually(has_failed_often)
+        await eventually_async(is_other_sink_done)
+        await eventually_async(has_failed_often)
         recovered.set()
-        await eventually(is_done)
+        await eventually_async(is_done)
         sinks.stop()
         await running
         taken = receiver.taken()

@@ -164,7 +164,7 @@ def _show(out: Output, letter: DeadLetter) -> None:
         "penstock dlq redrive orders --group billing --error timeout",
         "penstock dlq redrive orders --all",
         "penstock dlq redrive orders --error price --map '* EXCEPT (prise), cast(prise AS decimal) AS price'",
-        "penstock dlq redrive orders --map-python mend.py:mend --preview",
+        "penstock dlq redrive orders --map-python correct.py:correct --preview",
     ],
     options=filters,
 )

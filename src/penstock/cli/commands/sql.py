@@ -20,7 +20,7 @@ from penstock.core.formatting import counted
 
 if TYPE_CHECKING:
     from penstock.engine.query import Query
-    from penstock.stream.sink_binding import SinkBinding
+    from penstock.stream.sinks import SinkBinding
     from penstock.stream.statements.application import Application
 
 
@@ -199,7 +199,7 @@ def _sinks_of_query(name: str, application: Application, bindings: Sequence[Sink
 def _bind_sinks(application: Application) -> list[SinkBinding]:
     from penstock.sinks.delivery.sinks import read_sink_options
     from penstock.sinks.spec import read_sink
-    from penstock.stream.sink_binding import SinkBinding
+    from penstock.stream.sinks import SinkBinding
 
     bindings = []
     for sink in application.sinks.values():

@@ -149,7 +149,7 @@ class QueueWriter(DataSourceArrowWriter):
     """Writes a DataFrame once. Without ``txnAppId`` and ``txnVersion``, the write has a unique name."""
 
     def __init__(self, target: WriteTarget) -> None:
-        self._target = target
+        self.target = target
         options = target.options
         if options.writer is None:
             self._write = WriteVersion(f"write {uuid.uuid4()}", 0, is_kept=False)
@@ -158,34 +158,34 @@ class QueueWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
         """Stage the rows of a task. In a ``foreachBatch``, the task knows the id of the stream."""
-        return self._target.stage(replace(self._write, run=_local_property(_QUERY_ID) or ""), iterator)
+        return self.target.stage(replace(self._write, run=_local_property(_QUERY_ID) or ""), iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        self._target.commit(messages)
+        self.target.commit(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        self._target.abort(self._write)
+        self.target.abort(self._write)
 
 
 class QueueStreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, target: WriteTarget) -> None:
-        self._target = target
+        self.target = target
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
         """Stage the rows of a task. Only tasks know the stream and the batch."""
         query_id, batch_id = _local_property(_QUERY_ID), _local_property(_BATCH_ID)
         if not query_id or not batch_id:
             raise InvalidRequest("Spark has not set the query and the batch of this task: use df.writeStream")
-        write = WriteVersion(self._target.options.writer or query_id, int(batch_id), query_id)
-        return self._target.stage(write, iterator)
+        write = WriteVersion(self.target.options.writer or query_id, int(batch_id), query_id)
+        return self.target.stage(write, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        self._target.commit(messages)
+        self.target.commit(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         commits = _task_commits(messages)
         if commits:
-            self._target.abort(commits[0].write)
+            self.target.abort(commits[0].write)
 
 
 def _local_property(name: str) -> str | None:

@@ -35,7 +35,7 @@ class ViewPreview:
     name: str
     #: The rows, with numbers as integers and decimals, which are exact.
     rows: Sequence[dict[str, Any]]
-    #: What is said of events that were left out.
+    #: The message about events that were left out.
     warnings: Sequence[str]
 
 

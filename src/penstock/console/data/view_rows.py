@@ -10,6 +10,7 @@ from typing import NamedTuple
 from penstock.console.data.text_search import like_pattern
 from penstock.console.data.views import VisibleColumn
 from penstock.db.pool import Connection, Database
+from penstock.db.scalar import fetch_scalar
 from penstock.db.statements import Statements, fill_placeholders, quote_identifier
 
 _sql = Statements("penstock.console.data", "view_rows.sql")
@@ -66,8 +67,7 @@ class ViewRowsReader:
     async def read(self) -> ViewRows:
         async with self._database.connection() as conn, conn.transaction():
             await conn.execute(_sql["begin"])
-            row = await (await conn.execute(_sql["last_commit"], {"query": self._request.query_id})).fetchone()
-            committed_at = None if row is None else row[0]
+            committed_at = await fetch_scalar(conn, _sql["last_commit"], {"query": self._request.query_id})
             if self._last is None or self._last.committed_at != committed_at:
                 self._last = await self._read_rows(conn, committed_at)
         return self._last

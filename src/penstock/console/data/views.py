@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, NamedTuple
 
+from penstock.db.scalar import fetch_scalar
 from penstock.db.statements import Statements
 from penstock.engine.query_registry import QueryInfo, Registry
 from penstock.engine.views.operator_graph import OperatorNode, graph_from_json
@@ -126,12 +127,12 @@ async def read_view(log: Log, name: str) -> ViewDetails | None:
     readers = [group for group in groups if group.queue == info.sink]
     params = {"query": info.id, "period": _PERIOD, "names": [group.query_id for group in readers]}
     async with log.database.connection() as conn:
-        row = await (await conn.execute(_sql["changes"], params)).fetchone()
+        changes = await fetch_scalar(conn, _sql["changes"], params)
         names = await (await conn.execute(_sql["names"], params)).fetchall() if readers else []
     return ViewDetails(
         info,
         status,
-        (0 if row is None else row[0]) / _PERIOD.total_seconds(),
+        (changes or 0) / _PERIOD.total_seconds(),
         sources=[group for group in groups if group.query_id == name],
         readers=readers,
         reading_views=frozenset(name for (name,) in names),

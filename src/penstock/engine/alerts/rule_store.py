@@ -16,6 +16,7 @@ from penstock.core.errors import InvalidOption, NotFound, QueueFull
 from penstock.core.names import check_key
 from penstock.core.option_checks import check_number
 from penstock.core.suggestions import closest_names
+from penstock.db.scalar import fetch_scalar
 from penstock.db.statements import Statements
 from penstock.engine.alerts.alert_events import AlertEvent, alert_batch, alert_event
 from penstock.log.log import Log
@@ -115,8 +116,8 @@ class RuleStore:
         if rule.condition.kind == "absent":
             return None
         async with self._log.database.connection() as conn:
-            row = await (await conn.execute(_sql["query"], {"queue": rule.queue})).fetchone()
-        return None if row is None else str(row[0])
+            query: str | None = await fetch_scalar(conn, _sql["query"], {"queue": rule.queue})
+        return query
 
     async def fields(self, queue: str) -> list[str]:
         """Return the fields of the recent results of a queue, dotted where they are nested."""
@@ -146,8 +147,8 @@ class RuleStore:
         check_field(rule, names)
 
     async def _load(self, conn: AsyncConnection[Any], statement: str, name: str) -> Rule | None:
-        row = await (await conn.execute(_sql[statement], {"name": name})).fetchone()
-        return None if row is None else msgspec.convert(row[0], Rule)
+        definition = await fetch_scalar(conn, _sql[statement], {"name": name})
+        return None if definition is None else msgspec.convert(definition, Rule)
 
     async def _resolve_alerts(self, conn: AsyncConnection[Any], rule: Rule, reason: str) -> None:
         """Delete the state of a rule and resolve its firing alerts."""

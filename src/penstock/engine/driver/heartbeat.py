@@ -19,7 +19,7 @@ MAX_CYCLE_SECONDS = 1800.0
 
 
 class DriverProgress:
-    """What a driver does, and since when. It starts as preparing, which may take any time."""
+    """The activity of a driver and its start. The first one is preparing, which may take any time."""
 
     def __init__(self, lease_seconds: float) -> None:
         self._lease_seconds = lease_seconds

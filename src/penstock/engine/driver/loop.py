@@ -66,7 +66,7 @@ _DATA_EXCEPTION = "22"
 
 @dataclass
 class RunState:
-    """What a query shares with the loop that runs it."""
+    """The state that a query shares with the loop that runs it."""
 
     status: Status = field(default_factory=Status)
     #: Set when the query is to end after its current cycle.

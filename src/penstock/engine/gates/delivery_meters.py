@@ -29,7 +29,7 @@ class DeliveryMeter(Protocol):
 
     @property
     def budget(self) -> int:
-        """What may be reserved now, in billionths."""
+        """The amount that may be reserved now, in billionths."""
 
     def advance(self, limit: Limit, now_us: int, held_until_us: int = 0) -> None:
         """Go on to a time from which on ``limit`` applies."""

@@ -11,6 +11,7 @@ from msgspec import Meta, Struct
 from penstock.core.errors import InvalidOption, InvalidRequest, NotFound
 from penstock.core.names import check_key, check_name
 from penstock.db.pool import Database
+from penstock.db.scalar import fetch_scalar
 from penstock.db.statements import Statements
 from penstock.stream.gates import format_amount, parse_amount
 from penstock.stream.windows import parse_seconds
@@ -129,10 +130,10 @@ class GateAdmin:
     async def sink(self, query: str) -> str:
         """Return the queue that a gated query writes to."""
         async with self._database.connection() as conn:
-            row = await (await conn.execute(_sql["sink"], {"query": query})).fetchone()
-        if row is None:
+            sink = await fetch_scalar(conn, _sql["sink"], {"query": query})
+        if sink is None:
             raise _not_found(query)
-        return str(row[0])
+        return str(sink)
 
     async def create_queen_views(self) -> bool:
         """Create the views that queries written for Queen use; False if they exist."""

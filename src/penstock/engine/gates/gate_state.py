@@ -40,7 +40,7 @@ _ALL_PARTITIONS = 0
 
 @dataclass(slots=True)
 class StoredPartition:
-    """What the database knows about a partition."""
+    """The stored state of a partition."""
 
     partition_id: int
     #: Offsets that the group has passed, and events that were released.

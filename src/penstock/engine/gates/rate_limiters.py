@@ -50,7 +50,7 @@ class Meter(Protocol):
 
     @property
     def budget(self) -> int:
-        """What may be spent now, in billionths."""
+        """The amount that may be spent now, in billionths."""
 
     def charge(self, cost: int) -> None:
         """Spend a part of the budget."""

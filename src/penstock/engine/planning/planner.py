@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from psycopg.rows import args_row
 
 from penstock.core.errors import LeaseLost
+from penstock.db.scalar import fetch_scalar_sync
 from penstock.db.statements import Statements
 from penstock.db.sync_connection import connect
 from penstock.engine import cycle_plan as plans
@@ -38,7 +39,7 @@ _MAX_DUE_PAUSE_SECONDS = 5.0
 
 @dataclass(frozen=True, kw_only=True)
 class PlannerConfig:
-    """What a planner needs to know about its query."""
+    """The properties of a query that its planner uses."""
 
     conninfo: str = field(repr=False)
     query_id: int
@@ -202,9 +203,9 @@ class Planner:
     def _unread_partitions(self) -> list[UnreadPartition]:
         unread: list[UnreadPartition] = []
         for group in self._config.groups:
-            row = self._conn.execute(_sql["open_segment"], {"queue": group.queue_id}).fetchone()
-            if row is not None:
-                statement = _sql.table("unread_partitions", group.queue_id, row[0])
+            segment = fetch_scalar_sync(self._conn, _sql["open_segment"], {"queue": group.queue_id})
+            if segment is not None:
+                statement = _sql.table("unread_partitions", group.queue_id, segment)
                 cursor = self._conn.cursor(row_factory=args_row(UnreadPartition))
                 unread += cursor.execute(statement, self._params(group=group.group_id))
         return unread if self._config.stop_offsets is None else _up_to(unread, self._config.stop_offsets)
@@ -285,8 +286,7 @@ class Planner:
         join = self._config.outer_join
         if join is None:
             return False
-        row = self._conn.execute(join.statement("count_expired"), join.params(limit=1)).fetchone()
-        return row is not None and bool(row[0])
+        return bool(fetch_scalar_sync(self._conn, join.statement("count_expired"), join.params(limit=1)))
 
     def _is_time_to_close(self) -> bool:
         """Tell whether rows have expired or the wall clock closes a window."""
@@ -307,8 +307,8 @@ class Planner:
         return self._config.state_ttl_seconds > 0 and time.monotonic() >= self._next_expiry
 
     def _has_small_state(self) -> bool:
-        row = self._conn.execute(_sql["state_rows"], self._params()).fetchone()
-        return row is not None and row[0] <= _SMALL_STATE_ROWS
+        rows = fetch_scalar_sync(self._conn, _sql["state_rows"], self._params())
+        return rows is not None and rows <= _SMALL_STATE_ROWS
 
     def _has_window_due(self) -> bool:
         config, join = self._config, self._config.outer_join
@@ -320,8 +320,7 @@ class Planner:
             params |= join.params()
         else:
             statement = _sql["has_window_due"].replace("{state}", config.state_table or "")
-        row = self._conn.execute(statement, params).fetchone()
-        return row is not None and bool(row[0])
+        return bool(fetch_scalar_sync(self._conn, statement, params))
 
     def _begin(self, partitions: list[PartitionRange], expired_rows: int = 0, *, is_expiry: bool = False) -> CyclePlan:
         """Number the cycle and store its plan in the ledger."""

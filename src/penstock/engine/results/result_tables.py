@@ -52,7 +52,7 @@ class ResultTables:
     key_name: str | None = None
     #: True if windows are looked up by key, like sessions.
     has_key_index: bool = False
-    #: What closed windows are emitted as.
+    #: The SQL of the events of closed windows.
     output: WindowOutput = field(default_factory=WindowOutput)
     #: The windows of the stream. The view of current windows shows the first.
     windows: Sequence[Window] = ()

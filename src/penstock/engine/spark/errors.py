@@ -24,7 +24,7 @@ _UNKNOWN_NAMES = {
     "FIELD_NOT_FOUND": ("fieldName", "fields"),
     "UNRESOLVED_USING_COLUMN_FOR_JOIN": ("colName", "suggestion"),
 }
-#: What to do, by the class of Spark's error.
+#: The advice by the class of Spark's error.
 _HINTS = {
     "TABLE_OR_VIEW_NOT_FOUND": "Name the table: .sql('SELECT ... FROM stream JOIN fx ...', fx='app.rates')",
 }

@@ -17,7 +17,7 @@ WARNING_SHARE = 0.8
 
 @dataclass(frozen=True)
 class ViewState:
-    """What the query's row says about the state of a view."""
+    """The columns of a query's row about the state of a view."""
 
     #: The names of the operators with state, in the order of their numbers.
     state_names: Sequence[str]

@@ -55,7 +55,7 @@ class ViewTable:
         return [*statements, self._fill("create_view", view=_identifier(self.name), columns=", ".join(visible))]
 
     def to_json(self) -> dict[str, Any]:
-        """What the query's row says about the view."""
+        """The description of the view in the row of its query."""
         columns = [
             {"name": each.name, "spark_type": each.spark_type, "type": each.pg_type, "is_hidden": each.is_hidden}
             for each in self.columns

@@ -13,6 +13,7 @@ from psycopg_pool import AsyncConnectionPool
 
 from penstock.core.clock import Clock
 from penstock.core.errors import NotFound, PenstockError
+from penstock.db.scalar import fetch_scalar
 from penstock.db.statements import Statements
 from penstock.log.coordination.timers import StoredHeaders, decode_data, decode_headers
 from penstock.log.database_errors import translate_errors
@@ -67,9 +68,9 @@ class DueTimers:
             async with self.pool.connection() as conn:
                 rows = await (await conn.execute(_sql["due"], params)).fetchall()
                 if not rows:
-                    row = await (await conn.execute(_sql["seconds_to_next"], params)).fetchone()
+                    seconds = await fetch_scalar(conn, _sql["seconds_to_next"], params)
                     # A timer that is due but locked is looked at again soon.
-                    return None if row is None or row[0] is None else max(row[0], _LOCKED_SECONDS)
+                    return None if seconds is None else max(seconds, _LOCKED_SECONDS)
             params["limit"] = min(2 * len(rows), _FIRE_TIMERS)
             by_queue: dict[int, list[_DueTimer]] = {}
             for timer in map(_DueTimer._make, rows):

@@ -102,7 +102,10 @@ class Locks:
         owned_by = None if owner is None else _check_name(owner, "owner")
         params = {"token": token, "seconds": check_seconds(seconds), "slot": slot, "owner": owned_by}
         row = await self._fetch("renew", name, params)
-        return None if row is None else Permit(slot, row[0], True, row[1])
+        if row is None:
+            return None
+        renewed_token, expires_at = row
+        return Permit(slot, renewed_token, True, expires_at)
 
     async def release(self, name: str, token: int, *, slot: int = 0) -> bool:
         """Give a permit back. False if it is held under another token, or by nobody."""

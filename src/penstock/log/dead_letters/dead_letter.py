@@ -18,7 +18,8 @@ from penstock.log.queue_options import MAX_ID, check_integer, check_timestamp
 
 #: The header of a redriven event that holds the id of its dead letter.
 DEAD_LETTER_HEADER = "penstock-dead-letter"
-#: The stage of dead letters whose chunk is damaged. Their data is null, and a redrive reads the chunk again.
+#: The stage of dead letters whose chunk is damaged, or their own encrypted data. Their data is null, and a redrive
+#: reads the chunk again.
 DAMAGED_STAGE = "damaged chunk"
 #: The stage of dead letters that were rejected by a push. They never were events, and have no group.
 INGEST_STAGE = "ingest"

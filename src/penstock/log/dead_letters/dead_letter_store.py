@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ from penstock.core import json
 from penstock.core.clock import Clock
 from penstock.core.encryption import decrypt_text, encrypt_text
 from penstock.core.errors import CorruptChunk, NotFound
+from penstock.db.scalar import fetch_scalar
 from penstock.db.statements import Statements, fill_placeholders
 from penstock.log.catalog import Catalog
 from penstock.log.dead_letters.dead_letter import (
@@ -30,6 +32,7 @@ from penstock.log.partition_reader import read_events
 from penstock.log.queue import DEFAULT_KEY, Queue
 from penstock.log.queue_options import MAX_COUNT
 
+_logger = logging.getLogger("penstock.log")
 _sql = Statements("penstock.log.dead_letters", "dead_letters.sql")
 _CONDITIONS = fill_placeholders(_sql["conditions"], kind=_sql["kind"])
 _LIST = fill_placeholders(_sql["list"], conditions=_CONDITIONS)
@@ -65,6 +68,8 @@ class DeadLetters:
     pool: AsyncConnectionPool[Any]
     catalog: Catalog
     clock: Clock
+    #: Dead letters whose stored data is damaged, which is logged once.
+    _damaged: set[int] = field(default_factory=set, init=False)
 
     async def add(
         self,
@@ -160,7 +165,7 @@ class DeadLetters:
             await cursor.execute(_LIST, params)
             rows = await cursor.fetchall()
         total = rows[0]["total"] if rows else 0
-        return DeadLetterPage([_dead_letter(row) for row in rows], len(rows) < total)
+        return DeadLetterPage([self._decode(row) for row in rows], len(rows) < total)
 
     async def get(self, id: int) -> DeadLetter:
         page = await self.page(DeadLetterFilter(ids=[id]), limit=1)
@@ -177,8 +182,7 @@ class DeadLetters:
     async def count(self, which: DeadLetterFilter) -> int:
         params = await self._params(which)
         async with self.pool.connection() as conn:
-            row = await (await conn.execute(_COUNT, params)).fetchone()
-        return int(row[0]) if row is not None else 0
+            return int(await fetch_scalar(conn, _COUNT, params))
 
     async def purge(self, which: DeadLetterFilter) -> int:
         params = await self._params(which)
@@ -207,14 +211,31 @@ class DeadLetters:
         ids = None if which.ids is None else list(which.ids)
         return {**asdict(which), "ids": ids, "queue": queue_id}
 
+    def _decode(self, row: dict[str, Any]) -> DeadLetter:
+        """Return the dead letter of a row. One whose encrypted data is damaged has no data and the stage of damage."""
+        values = {name: value for name, value in row.items() if name not in ("total", "data")}
+        for change in values["history"]:
+            if "data" in change:
+                change["data"] = _decrypt_earlier_data(change["data"])
+        try:
+            headers = json.decode(decrypt_text(row["headers"])) if row["headers"] else {}
+            text = decrypt_text(row["data"])
+        except ValueError as error:
+            problem = f"its encrypted data cannot be read: {error}; its event is read again when it is redriven"
+            if row["id"] not in self._damaged:
+                _logger.error("dead letter %d of queue %r: %s", row["id"], row["queue"], problem)
+            self._damaged.add(row["id"])
+            headers, text = {}, b"null"
+            values.update(stage=DAMAGED_STAGE, error=f"{row['error']}; {problem}")
+        return DeadLetter(**{**values, "headers": headers}, text=Raw(text))
 
-def _dead_letter(row: dict[str, Any]) -> DeadLetter:
-    values = {name: value for name, value in row.items() if name not in ("total", "data")}
-    values["headers"] = json.decode(decrypt_text(row["headers"])) if row["headers"] else {}
-    for change in values["history"]:
-        if "data" in change:
-            change["data"] = decrypt_text(change["data"]).decode()
-    return DeadLetter(**values, text=Raw(decrypt_text(row["data"])))
+
+def _decrypt_earlier_data(text: str) -> str | None:
+    """Return the data that an edit has replaced; None if it is damaged, since the dead letter is usable without it."""
+    try:
+        return decrypt_text(text).decode()
+    except ValueError:
+        return None
 
 
 def _storable(text: str) -> str:

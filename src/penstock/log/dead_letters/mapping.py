@@ -11,6 +11,7 @@ from msgspec import Raw
 from psycopg_pool import AsyncConnectionPool
 
 from penstock.core.errors import InvalidRequest, short_repr
+from penstock.db.scalar import fetch_scalar
 from penstock.log.dead_letters.dead_letter import CopiedFields, JsonMapping, MappedField
 
 #: The most bytes of the object that a mapping makes, and of the values that one of its fields is computed from.
@@ -60,14 +61,14 @@ async def _compute(
     async with pool.connection() as conn:
         try:
             await conn.execute(f"BEGIN READ ONLY; SET LOCAL statement_timeout = {timeout_ms:d}", prepare=False)
-            row = await (await conn.execute(field.query, parameters)).fetchone()
+            value = await fetch_scalar(conn, field.query, parameters)
         except psycopg.errors.QueryCanceled:
             raise InvalidRequest(f"it took longer than {timeout_ms / 1000:g} seconds") from None
         except (psycopg.DataError, psycopg.ProgrammingError, psycopg.errors.ProgramLimitExceeded) as error:
             raise InvalidRequest(error.diag.message_primary or str(error)) from None
         finally:
             await conn.rollback()
-    text = "null" if row is None or row[0] is None else str(row[0])
+    text = "null" if value is None else str(value)
     if field.is_number and text.startswith('"'):
         raise InvalidRequest(f"{text} is no number in JSON")
     return msgspec.json.format(text, indent=-1).encode()

@@ -222,8 +222,10 @@ class Redriver:
 
 
 def _describe_missing_group(letter: DeadLetter) -> str:
-    if letter.stage == INGEST_STAGE and not letter.group:
-        return "it was never an event: redrive it with corrected data, or purge it"
+    if not letter.group:
+        # Damaged data cannot be corrected.
+        advice = "redrive it with corrected data, or purge it" if letter.stage == INGEST_STAGE else "purge it"
+        return f"it was never an event: {advice}"
     return f"group {letter.group!r} no longer exists, so nobody would read the event"
 
 

@@ -26,7 +26,7 @@ from penstock.log.dead_letters.dead_letter_store import DeadLetters
 from penstock.log.event import Delivery, Event
 from penstock.log.group_commit import GroupCommit
 from penstock.log.notify import Notifier
-from penstock.log.read.ack_rules import LATE, AckOutcome, EventAck, Status, apply_acks
+from penstock.log.read.ack_rules import LATE, AckEffect, EventAck, Status, apply_acks
 from penstock.log.read.position import Position
 from penstock.log.read.position_store import PositionKey, PositionStore, retry_on_conflict
 
@@ -144,7 +144,7 @@ class _CompletedRow(NamedTuple):
 @dataclass(slots=True)
 class _Completion:
     ack: PartitionAck
-    outcomes: tuple[AckOutcome, ...] | None = None
+    outcomes: tuple[AckEffect, ...] | None = None
     #: The statement for a batch cannot apply it, because earlier events are skipped or the position keeps moving.
     needs_lock: bool = False
     attempts: int = 0
@@ -230,7 +230,7 @@ class Acks:
             [status.event for status in statuses], [status.event_ack() for status in statuses]
         )
 
-    async def apply(self, ack: PartitionAck) -> tuple[AckOutcome, ...]:
+    async def apply(self, ack: PartitionAck) -> tuple[AckEffect, ...]:
         """Apply the acks of one partition, in a transaction of their own."""
         if ack.lease_id is not None and all(event_ack.status == "completed" for event_ack in ack.acks):
             completion = _Completion(ack)
@@ -241,19 +241,19 @@ class Acks:
 
     async def apply_on(
         self, conn: AsyncConnection[Any], acks: Sequence[PartitionAck]
-    ) -> dict[PositionKey, tuple[AckOutcome, ...]]:
+    ) -> dict[PositionKey, tuple[AckEffect, ...]]:
         """Apply acks in the connection's transaction. The positions stay locked until it ends."""
         queues = {ack.queue: await self.catalog.get_on(conn, ack.queue) for ack in acks}
         await self.positions.share_queues(conn, [queue.id for queue in queues.values()])
         locked = await self.positions.lock(conn, [ack.key for ack in acks])
         positions = {key: position for key, (position, _now) in locked.items()}
         changed: dict[PositionKey, Position] = {}
-        outcomes: dict[PositionKey, tuple[AckOutcome, ...]] = {}
+        outcomes: dict[PositionKey, tuple[AckEffect, ...]] = {}
         for ack in acks:
             key = ack.key
             if key not in locked:
                 problem = f"unresolved: group {ack.group!r} is gone"
-                refused = tuple(AckOutcome(event_ack.offset, problem) for event_ack in ack.acks)
+                refused = tuple(AckEffect(event_ack.offset, problem) for event_ack in ack.acks)
                 outcomes[key] = outcomes.get(key, ()) + refused
                 continue
             queue = queues[ack.queue]
@@ -292,7 +292,7 @@ class Acks:
                 results[index] = AckResult(events[index].id, problem is None, problem, outcome.noop, outcome.dead)
         return [results[index] for index in range(len(events))]
 
-    async def _complete_to(self, event: Event) -> AckOutcome:
+    async def _complete_to(self, event: Event) -> AckEffect:
         (outcome,) = await self.apply(partition_ack(event.delivery, (EventAck(event.offset),)))
         return outcome
 
@@ -336,7 +336,7 @@ class Acks:
             if row is not None and row.is_written:
                 released = ack.end_offset() >= row.lease_end
                 completion.outcomes = tuple(
-                    AckOutcome(event_ack.offset, noop=event_ack.offset < row.next_offset, released=released)
+                    AckEffect(event_ack.offset, noop=event_ack.offset < row.next_offset, released=released)
                     for event_ack in ack.acks
                 )
             elif row is None or completion.attempts > _MAX_BATCH_ATTEMPTS or _is_valid(row, ack):
@@ -344,13 +344,13 @@ class Acks:
                 completion.needs_lock = True
             else:
                 completion.outcomes = tuple(
-                    AckOutcome(event_ack.offset, noop=True)
+                    AckEffect(event_ack.offset, noop=True)
                     if event_ack.offset < row.next_offset
-                    else AckOutcome(event_ack.offset, LATE)
+                    else AckEffect(event_ack.offset, LATE)
                     for event_ack in ack.acks
                 )
 
-    async def _apply_locked(self, ack: PartitionAck) -> tuple[AckOutcome, ...]:
+    async def _apply_locked(self, ack: PartitionAck) -> tuple[AckEffect, ...]:
         async with self.pool.connection() as conn, conn.transaction():
             outcomes = await self.apply_on(conn, [ack])
         await self.announce([ack])

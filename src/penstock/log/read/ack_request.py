@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 from penstock.log.event import Event
 from penstock.log.groups import Group
 from penstock.log.read.ack import AckResult, Acks, PartitionAck
-from penstock.log.read.ack_rules import AckOutcome, EventAck, Status
+from penstock.log.read.ack_rules import AckEffect, EventAck, Status
 
 NonNegativeInt = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
@@ -65,7 +65,7 @@ async def apply_leased(service: Acks, queue: str, group: Group, acks: Sequence[A
 
     A partition of another queue has no position of this group, so its acks are refused.
     """
-    outcomes: dict[tuple[int, UUID | None], deque[AckOutcome]] = {}
+    outcomes: dict[tuple[int, UUID | None], deque[AckEffect]] = {}
     for partition_ack in group_acks(queue, group, acks):
         applied = await service.apply(partition_ack)
         outcomes[partition_ack.partition_id, partition_ack.lease_id] = deque(applied)

@@ -37,7 +37,7 @@ class EventAck(msgspec.Struct, frozen=True):
     deliveries: int = 1
 
 
-class AckOutcome(msgspec.Struct, frozen=True):
+class AckEffect(msgspec.Struct, frozen=True):
     """The effect of one ack. ``problem`` is empty if the ack was accepted."""
 
     offset: int
@@ -55,7 +55,7 @@ class AppliedAcks:
     """The position after some acks, the outcome of each, and the events that go to the dead letters."""
 
     position: Position
-    outcomes: tuple[AckOutcome, ...]
+    outcomes: tuple[AckEffect, ...]
     dead: tuple[FailedEvent, ...] = ()
 
 
@@ -102,7 +102,7 @@ def apply_acks(
     outcomes = tuple(
         by_offset[ack.offset]
         if ack.status == first_acks[ack.offset].status or by_offset[ack.offset].problem
-        else AckOutcome(ack.offset, COMMITTED)
+        else AckEffect(ack.offset, COMMITTED)
         for ack in acks
     )
     return replace(applied, outcomes=outcomes)
@@ -121,7 +121,7 @@ def _apply_distinct(
     failures = dict(position.failures)
     skipped = set(position.skipped)
     dead: list[FailedEvent] = []
-    outcomes: list[AckOutcome] = []
+    outcomes: list[AckEffect] = []
     held_by: EventAck | None = None
     has_exhausted = False
     for ack in sorted(acks, key=lambda ack: ack.offset):
@@ -129,23 +129,23 @@ def _apply_distinct(
         if ack.offset < position.next_offset or ack.offset in position.skipped:
             outcomes.append(_outcome_behind(ack))
         elif ack.offset >= position.lease_end:
-            outcomes.append(AckOutcome(ack.offset, NOT_LEASED))
+            outcomes.append(AckEffect(ack.offset, NOT_LEASED))
         elif held_by is not None:
-            outcomes.append(AckOutcome(ack.offset, HELD_BACK))
+            outcomes.append(AckEffect(ack.offset, HELD_BACK))
         elif ack.status == "completed":
             if ack.offset >= next_offset:
                 next_offset = ack.offset + 1
-            outcomes.append(AckOutcome(ack.offset))
+            outcomes.append(AckEffect(ack.offset))
         elif ack.status == "dead_letter" or (ack.status == "failed" and attempts >= retry_limit):
             dead.append(FailedEvent(ack.offset, ack.error, ack.stage, ack.traceback, attempts + ack.deliveries))
             has_exhausted = has_exhausted or ack.status == "failed"
             skipped.add(ack.offset)
-            outcomes.append(AckOutcome(ack.offset, dead=True))
+            outcomes.append(AckEffect(ack.offset, dead=True))
         else:
             held_by = ack
             if ack.status == "failed":
                 failures[ack.offset] = attempts + 1
-            outcomes.append(AckOutcome(ack.offset))
+            outcomes.append(AckEffect(ack.offset))
         while next_offset in skipped:
             next_offset += 1
     if held_by is not None or next_offset >= position.lease_end or (has_exhausted and last_failure_releases):
@@ -176,13 +176,13 @@ def _find_lease_problem(
     return NO_LEASE_NAMED if is_valid and is_ambiguous else None
 
 
-def _refuse(position: Position, ack: EventAck, problem: str) -> AckOutcome:
+def _refuse(position: Position, ack: EventAck, problem: str) -> AckEffect:
     if ack.offset < position.next_offset:
         return _outcome_behind(ack)
-    return AckOutcome(ack.offset, problem)
+    return AckEffect(ack.offset, problem)
 
 
-def _outcome_behind(ack: EventAck) -> AckOutcome:
+def _outcome_behind(ack: EventAck) -> AckEffect:
     if ack.status == "completed":
-        return AckOutcome(ack.offset, noop=True)
-    return AckOutcome(ack.offset, COMMITTED)
+        return AckEffect(ack.offset, noop=True)
+    return AckEffect(ack.offset, COMMITTED)

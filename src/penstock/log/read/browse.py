@@ -16,6 +16,7 @@ from psycopg_pool import AsyncConnectionPool
 
 from penstock.core.errors import CorruptChunk, NotFound
 from penstock.core.names import check_text
+from penstock.db.scalar import fetch_scalar
 from penstock.db.statements import Statements
 from penstock.log.catalog import Catalog
 from penstock.log.event import Delivery, Event
@@ -135,8 +136,7 @@ class Browser:
     async def _from_table_end(
         self, conn: AsyncConnection[Any], queue: Queue, segment: int
     ) -> AsyncIterator[tuple[Delivery, StoredChunk]]:
-        row = await (await conn.execute(_sql.table("table_pages", queue.id, segment))).fetchone()
-        last_page = int(row[0]) if row is not None else 0
+        last_page = int(await fetch_scalar(conn, _sql.table("table_pages", queue.id, segment)))
         chunk_statement = _sql.table("chunk", queue.id, segment)
         while last_page > 0:
             first_page = max(last_page - _TABLE_PAGES, 0)

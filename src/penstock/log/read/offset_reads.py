@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import psycopg
 from psycopg import AsyncConnection
+from psycopg.rows import args_row
 from psycopg_pool import AsyncConnectionPool
 
 from penstock.core.clock import Clock
@@ -84,8 +85,9 @@ class OffsetReader:
         self, conn: AsyncConnection[Any], queue: Queue, offsets: Mapping[str, int], max_bytes: int, first_bytes: int
     ) -> dict[str, PartitionRead]:
         params = {"names": list(offsets), "epoch": queue.epoch}
-        rows = await (await conn.execute(_sql.table("bounds", queue.id, queue.segment), params)).fetchall()
-        found = {row[1]: _Bounds._make(row) for row in rows}
+        async with conn.cursor(row_factory=args_row(_Bounds)) as cursor:
+            await cursor.execute(_sql.table("bounds", queue.id, queue.segment), params)
+            found = {bounds.name: bounds async for bounds in cursor}
         ranges: list[ChunkRange] = []
         for name, offset in offsets.items():
             bounds = found.get(name)

@@ -26,6 +26,7 @@ from penstock.core.errors import Conflict, DatabaseUnavailable
 from penstock.db.kill_backend import LostBackends
 from penstock.db.pg_arrays import int_array
 from penstock.db.retry import CONNECTION_ERRORS, DatabaseRetry, run_with_retry
+from penstock.db.scalar import fetch_scalar
 from penstock.db.statements import Statements, fill_placeholders
 from penstock.log.catalog import Catalog
 from penstock.log.notify import Notifier
@@ -248,8 +249,7 @@ class Uploads:
 
         async def insert(conn: AsyncConnection[Any]) -> int:
             params = {"queue": queue.id, "skew": self.clock.skew + keep, "writer": writer, "version": version}
-            row = await (await conn.execute(_sql["begin"], params)).fetchone()
-            return int(row[0]) if row is not None else 0
+            return int(await fetch_scalar(conn, _sql["begin"], params))
 
         return Upload(self, queue, await run_with_retry(self.pool, self.retry_seconds, insert), keep)
 
@@ -278,8 +278,7 @@ async def lock_for_publish(conn: AsyncConnection[Any], queue: Queue, partition_i
     params = {"partitions": int_array(sorted(partition_ids))}
     await conn.execute(_append["lock_partitions"], params)
     statement = _sql.table("is_current", queue.id, queue.segment)
-    row = await (await conn.execute(statement, {"epoch": queue.epoch})).fetchone()
-    if row is None or not row[0]:
+    if not await fetch_scalar(conn, statement, {"epoch": queue.epoch}):
         raise QueueLayoutChanged
     await conn.execute(_sql["wake_cursors"], params)
 

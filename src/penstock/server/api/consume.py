@@ -16,7 +16,7 @@ from penstock.protocol.events import EventDocument, EventList
 from penstock.server.api.push import to_batch
 from penstock.server.auth.identity import Role
 from penstock.server.http.responses import MAX_RESPONSE_BYTES
-from penstock.server.ingest.accounting import account_failure, charge_timers, count_push, producer_id
+from penstock.server.ingest.push_counters import account_failure, charge_timers, count_push, producer_id
 from penstock.server.ingest.queue_push import read_idempotency_key
 from penstock.server.routing.call import ApiCall
 from penstock.server.routing.endpoint import EndpointGroup

@@ -6,7 +6,7 @@ from penstock.core.errors import IdempotencyConflict
 from penstock.log.coordination.locks import LockHolder, access_names
 from penstock.protocol import coordination as messages
 from penstock.server.auth.identity import Role
-from penstock.server.ingest.accounting import account_failure, charge_timers
+from penstock.server.ingest.push_counters import account_failure, charge_timers
 from penstock.server.ingest.queue_push import read_idempotency_key
 from penstock.server.routing.call import ApiCall
 from penstock.server.routing.endpoint import EndpointGroup

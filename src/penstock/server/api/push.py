@@ -8,7 +8,7 @@ from penstock.log.write.encode.batch import Batch
 from penstock.log.write.encode.envelopes import is_array, read_envelopes
 from penstock.protocol import messages
 from penstock.server.auth.identity import Role
-from penstock.server.ingest.accounting import account_failure, count_push, producer_id
+from penstock.server.ingest.push_counters import account_failure, count_push, producer_id
 from penstock.server.ingest.queue_push import read_idempotency_key
 from penstock.server.routing.call import ApiCall
 from penstock.server.routing.endpoint import EndpointGroup

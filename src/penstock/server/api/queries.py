@@ -21,7 +21,7 @@ from penstock.engine.cycle_ledger import Activity, read_activity, read_cycles
 from penstock.engine.query_registry import QueryInfo, Registry
 from penstock.engine.results.result_reader import PAGE_ROWS, ResultView, RowPage, RowRequest, read_page
 from penstock.log.queue_info import GroupInfo
-from penstock.protocol.query_listing import QueryListing, list_query
+from penstock.protocol.queries import QueryListing, list_query
 from penstock.server.auth.identity import Role
 from penstock.server.routing.call import ApiCall
 from penstock.server.routing.endpoint import EndpointGroup

@@ -22,9 +22,9 @@ from penstock.server.http.memory_budget import PUSH_OVERHEAD_BYTES, BudgetReserv
 from penstock.server.http.producer_rate_limit import depth_headers, merge_headers
 from penstock.server.http.request_body import MAX_BODY_BYTES, RequestBody
 from penstock.server.http.responses import json_response
-from penstock.server.ingest.accounting import account_failure, count_push, producer_id
 from penstock.server.ingest.formats import BodyFormat, PushQuery, detect_format, ndjson_batch, parse_body
 from penstock.server.ingest.large_upload import upload_lines
+from penstock.server.ingest.push_counters import account_failure, count_push, producer_id
 from penstock.server.ingest.push_openapi import PUSH_OPENAPI
 from penstock.server.routing.call import ApiCall
 from penstock.server.routing.endpoint import EndpointGroup

@@ -103,7 +103,7 @@ class CurrentResultReader(ComparingReader):
         if version == last.version and time.monotonic() - last.read_at < _CLOCK_SECONDS:
             return replace(last, position=position)
         rows = await self._read_rows(conn, position, keys)
-        by_key = {row[0]: row for row in rows[:MAX_ROWS]}
+        by_key = {key: (key, text) for key, text in rows[:MAX_ROWS]}
         return _Results(position, by_key, len(rows) > MAX_ROWS, version, read_at=time.monotonic())
 
     async def _read_rows(self, conn: Connection, position: QueryPosition, keys: list[str] | None) -> list[ResultRow]:

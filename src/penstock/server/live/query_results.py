@@ -19,6 +19,7 @@ from psycopg.rows import class_row, scalar_row
 from penstock.core.clock import EPOCH
 from penstock.core.errors import NotFound
 from penstock.db.pool import Connection, Database
+from penstock.db.scalar import fetch_scalar
 from penstock.db.statements import Statements, fill_placeholders, quote_identifier
 from penstock.server.live.subscriber import LiveMessage
 
@@ -146,8 +147,9 @@ class QueryResultReader:
         return ResultRead(position, changes, missed, everything, must_restart)
 
     async def _find_commit(self, conn: Connection, cycle: int) -> datetime | None:
-        cursor = conn.cursor(row_factory=scalar_row)
-        return await (await cursor.execute(_sql["commit"].encode(), {"query": self._id, "cycle": cycle})).fetchone()
+        params = {"query": self._id, "cycle": cycle}
+        committed_at: datetime | None = await fetch_scalar(conn, _sql["commit"].encode(), params)
+        return committed_at
 
     async def _read_snapshot(self, conn: Connection, position: QueryPosition, keys: list[str] | None) -> ResultChanges:
         rows = await self._read_rows(conn, "snapshot", keys=keys) if position.has_tables else []

@@ -21,6 +21,7 @@ from psycopg.rows import class_row
 from penstock.core.errors import PenstockError
 from penstock.core.lock_file import LockFile
 from penstock.db.pool import Connection, Database
+from penstock.db.scalar import fetch_scalar
 from penstock.db.statements import Statements
 from penstock.server.metrics import database_metrics
 from penstock.server.metrics.database_metrics import DatabaseMetrics
@@ -114,16 +115,15 @@ class VitalsRecorder:
                 await conn.execute(_sql["lock"], {"lock": _RECORD_LOCK})
                 if not await self._is_turn(conn):
                     return False
-                row = await (await conn.execute(_sql["insert"], dataclasses.asdict(vitals))).fetchone()
+                recorded_at = await fetch_scalar(conn, _sql["insert"], dataclasses.asdict(vitals))
                 await conn.execute(_sql["delete_old"])
-            self._recorded_at = None if row is None else row[0]
+            self._recorded_at = recorded_at
         return True
 
     async def _is_turn(self, conn: Connection) -> bool:
         """Return whether this process added the newest row, or nobody has added one for some time."""
         params = {"mine": self._recorded_at, "seconds": _TAKEOVER_SECONDS}
-        row = await (await conn.execute(_sql["is_turn"], params)).fetchone()
-        return row is not None and row[0]
+        return bool(await fetch_scalar(conn, _sql["is_turn"], params))
 
 
 async def read_vitals(conn: Connection, seconds: float, step: float = RECORD_SECONDS) -> list[Vitals]:

@@ -1,4 +1,4 @@
-"""Endpoints of the protocol: their tag, error format and lenient query strings, and request bodies with lists."""
+"""Endpoints of the protocol: their tag, error format, paths and query strings, and request bodies with lists."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING, get_args, get_origin
 
 import msgspec
+from starlette.convertors import PathConvertor, register_url_convertor
 
 from penstock.server.queen.errors import QUEEN_ERRORS
 from penstock.server.routing.endpoint import EndpointGroup
@@ -19,6 +20,15 @@ else:
 
         def __class_getitem__(cls, item: object) -> object:
             return list[item] | None
+
+
+class _TextConvertor(PathConvertor):
+    """Like Starlette's ``path``, which does not match a line break."""
+
+    regex = "(?s:.*)"
+
+
+register_url_convertor("text", _TextConvertor())
 
 
 class ListBody(msgspec.Struct):

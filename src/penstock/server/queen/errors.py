@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from penstock.server.http.errors import PROBLEM_KINDS, ErrorFormat, Problem
 
-# A ValidationError of msgspec has no fields, so its message is parsed.
+# msgspec raises one class, without attributes, for every mistake in a body. So its message is parsed.
 _MISSING = re.compile(r"missing required field `(\w+)`")
 _WRONG_TYPE = re.compile(r"^Expected `(\w+)[^`]*`.* - at `\$\.?(?:.*\.)?(\w+)(?:\[\.\.\.\]|\[\d+\])*`$")
 

@@ -58,7 +58,7 @@ _MAX_METERS = 50_000
 _SHARED_KEY = ""
 
 
-class _Place(NamedTuple):
+class _MeterKey(NamedTuple):
     key: str
     gate: int
 
@@ -124,7 +124,7 @@ class DeliveryLimits:
         self._query: str | None = None
         #: The limits of the gates, without overrides.
         self._gates: tuple[Limit, ...] = ()
-        self._meters: dict[_Place, _TrackedMeter] = {}
+        self._meters: dict[_MeterKey, _TrackedMeter] = {}
         #: The steady clock of the budgets, and the database's clock, less this process's monotonic clock.
         self._offset_us: int | None = None
         #: How far the steady clock may be behind the database's clock. Stored times are later by this, so that no other
@@ -176,12 +176,13 @@ class DeliveryLimits:
         try:
             async with self._log.database.connection() as conn, conn.transaction():
                 await conn.execute(_sql["lock"], {"group": self._group_id})
-                params = {"group": self._group_id, "keys": sorted({place.key for place in self._meters})}
+                params = {"group": self._group_id, "keys": sorted({meter_key.key for meter_key in self._meters})}
                 rows = await (await conn.execute(_sql["meters"], params)).fetchall()
                 own = {
-                    place: self._meters[place]
+                    meter_key: self._meters[meter_key]
                     for row in map(_DeliveryMeterRow._make, rows)
-                    if (place := _Place(row.key, row.gate)) in self._meters and self._meters[place].stored == row
+                    if (meter_key := _MeterKey(row.key, row.gate)) in self._meters
+                    and self._meters[meter_key].stored == row
                 }
                 await self._store(conn, self._group_id, own)
         except (DatabaseError, psycopg.Error) as error:
@@ -222,7 +223,9 @@ class DeliveryLimits:
         for tracked, row in changed:
             tracked.stored = row
         if len(self._meters) > _MAX_METERS:
-            self._meters = {place: tracked for place, tracked in self._meters.items() if tracked.meter.in_flight}
+            self._meters = {
+                meter_key: tracked for meter_key, tracked in self._meters.items() if tracked.meter.in_flight
+            }
 
     async def _reserve_on(
         self, conn: AsyncConnection[Any], reservations: Sequence[Reservation]
@@ -235,7 +238,7 @@ class DeliveryLimits:
         limit_rows = await (await conn.execute(_sql["limits"], params)).fetchall()
         overrides = LimitOverrides(map(LimitRow._make, limit_rows), self._gates)
         rows = await (await conn.execute(_sql["meters"], {"group": group_id, "keys": keys})).fetchall()
-        stored = {_Place(row.key, row.gate): row for row in map(_DeliveryMeterRow._make, rows)}
+        stored = {_MeterKey(row.key, row.gate): row for row in map(_DeliveryMeterRow._make, rows)}
         asked_us = _monotonic_us()
         ((clock,),) = await (await conn.execute(_sql["clock"])).fetchall()
         self._database_offset_us = to_micros(clock) - _monotonic_us()
@@ -245,7 +248,7 @@ class DeliveryLimits:
             await conn.execute(_sql["forget"], {"group": group_id, "now_us": to_micros(clock)})
         now_us = self._now_us()
         shift_us = self._database_offset_us - self._offset_us
-        changed: dict[_Place, _TrackedMeter] = {}
+        changed: dict[_MeterKey, _TrackedMeter] = {}
         for each in reservations:
             self._reserve_one(each, overrides, stored, now_us, shift_us, changed)
         return await self._store(conn, group_id, changed)
@@ -254,29 +257,29 @@ class DeliveryLimits:
         self,
         reservation: Reservation,
         overrides: LimitOverrides,
-        stored: dict[_Place, _DeliveryMeterRow],
+        stored: dict[_MeterKey, _DeliveryMeterRow],
         now_us: int,
         shift_us: int,
-        changed: dict[_Place, _TrackedMeter],
+        changed: dict[_MeterKey, _TrackedMeter],
     ) -> None:
         limits = overrides.limits_of(reservation.key)
         held_until_us = limits.held_until_us - shift_us if limits.held_until_us else 0
         if limits.is_paused or held_until_us > now_us:
             reservation.wait_us = _PAUSED_US if limits.is_paused else min(held_until_us - now_us, _PAUSED_US)
             return
-        budgets: dict[_Place, _TrackedMeter] = {}
+        budgets: dict[_MeterKey, _TrackedMeter] = {}
         for number, limit in enumerate(limits.gates, 1):
             if limit.kind == "concurrency":
                 continue  # the acks of the group free it
-            place = _Place(_SHARED_KEY if limit.shared else reservation.key, number)
-            tracked = budgets[place] = self._tracked(place, limit, stored.get(place), now_us, held_until_us)
+            meter_key = _MeterKey(_SHARED_KEY if limit.shared else reservation.key, number)
+            tracked = budgets[meter_key] = self._tracked(meter_key, limit, stored.get(meter_key), now_us, held_until_us)
             if tracked.meter.limit != limit:
-                changed[place] = tracked
+                changed[meter_key] = tracked
             tracked.meter.advance(limit, now_us, held_until_us)
         for costs in reservation.costs:
             charges = [
-                (tracked.meter, costs[place.gate - 1] if place.gate <= len(costs) else NANOS_PER_TOKEN)
-                for place, tracked in budgets.items()
+                (tracked.meter, costs[meter_key.gate - 1] if meter_key.gate <= len(costs) else NANOS_PER_TOKEN)
+                for meter_key, tracked in budgets.items()
             ]
             problem = next(filter(None, (_find_problem(meter.limit, cost) for meter, cost in charges)), None)
             if problem is not None:
@@ -295,10 +298,10 @@ class DeliveryLimits:
             reservation.count += 1
 
     def _tracked(
-        self, place: _Place, limit: Limit, row: _DeliveryMeterRow | None, now_us: int, held_until_us: int
+        self, meter_key: _MeterKey, limit: Limit, row: _DeliveryMeterRow | None, now_us: int, held_until_us: int
     ) -> _TrackedMeter:
         """Return the budget in memory, or the stored one if another process has changed it."""
-        tracked = self._meters.get(place)
+        tracked = self._meters.get(meter_key)
         if tracked is not None and tracked.stored == row and tracked.meter.limit.kind == limit.kind:
             return tracked
         stored = None if row is None else row.to_stored(limit)
@@ -308,17 +311,17 @@ class DeliveryLimits:
             stored = stored._replace(state=MeterState(now_us, state.level, times, state.costs))
         meter = build_delivery_meter(limit, stored, now_us, held_until_us)
         if tracked is None:
-            tracked = self._meters[place] = _TrackedMeter(meter, row)
+            tracked = self._meters[meter_key] = _TrackedMeter(meter, row)
         else:
             meter.in_flight = tracked.meter.in_flight
             tracked.meter, tracked.stored = meter, row
         return tracked
 
     async def _store(
-        self, conn: AsyncConnection[Any], group_id: int, changed: Mapping[_Place, _TrackedMeter]
+        self, conn: AsyncConnection[Any], group_id: int, changed: Mapping[_MeterKey, _TrackedMeter]
     ) -> list[tuple[_TrackedMeter, _DeliveryMeterRow]]:
         """Store budgets, and return them with their rows."""
-        rows = [_to_row(place, tracked.meter, self._uncertainty_us) for place, tracked in changed.items()]
+        rows = [_to_row(meter_key, tracked.meter, self._uncertainty_us) for meter_key, tracked in changed.items()]
         if rows:
             params = {
                 "group": group_id,
@@ -336,12 +339,12 @@ class DeliveryLimits:
         return list(zip(changed.values(), rows, strict=True))
 
 
-def _to_row(place: _Place, meter: DeliveryMeter, later_us: int) -> _DeliveryMeterRow:
+def _to_row(meter_key: _MeterKey, meter: DeliveryMeter, later_us: int) -> _DeliveryMeterRow:
     state, limit = meter.state(), meter.limit
     level = Decimal(state.level).scaleb(-15) if limit.kind == "token_bucket" else None
     return _DeliveryMeterRow(
-        place.key,
-        place.gate,
+        meter_key.key,
+        meter_key.gate,
         limit.amount,
         limit.rate,
         state.at_us + later_us,

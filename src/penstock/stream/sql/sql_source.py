@@ -82,6 +82,7 @@ class SqlSource:
         lines = self.text.split("\n")
         end = sum(len(line) + 1 for line in lines[: details["line"] - 1]) + details["col"]
         word = details["highlight"] or ""
+        # All errors of sqlglot's parser have one class and no code, so they are told apart by their description.
         reason = details["description"].partition(" but got <Token")[0].rstrip(".")
         if reason.startswith("Required keyword"):
             reason = "something is missing"

@@ -1,4 +1,4 @@
-"""What a name in a SELECT means: a field of its input, or an alias that the SELECT defines."""
+"""Resolves a name in a SELECT: to a field of its input, or an alias that the SELECT defines."""
 
 from __future__ import annotations
 

@@ -53,8 +53,8 @@ def _fields_of(operator: Operator, name: str) -> set[tuple[str, str]]:
             inner = next((each for each in output_columns(source) if sql == f"`{each}`"), None)
             return set() if inner is None else _fields_of(source, inner)
         case UnionAll(inputs=inputs):
-            place = output_columns(operator).index(name)
-            return {field for each in inputs for field in _fields_of(each, output_columns(each)[place])}
+            index = output_columns(operator).index(name)
+            return {field for each in inputs for field in _fields_of(each, output_columns(each)[index])}
         case Join(left=left, right=right, kind=kind):
             kept = [left] if kind in (JoinKind.LEFT, JoinKind.FULL) else []
             kept += [right] if kind in (JoinKind.RIGHT, JoinKind.FULL) else []

@@ -99,7 +99,7 @@ class UnionAll:
 class AggregateCall:
     """An aggregate function: ``sum(DISTINCT price) FILTER (WHERE price > 10) AS total``.
 
-    ``function`` is one of AGGREGATE_FUNCTIONS. The argument of count is None for ``count(*)``.
+    The argument of count is None for ``count(*)``.
     """
 
     name: str
@@ -111,15 +111,6 @@ class AggregateCall:
     order: str | None = None
     #: For percentile: the fraction, such as 0.5.
     fraction: float | None = None
-
-
-#: The aggregate functions of views.
-AGGREGATE_FUNCTIONS = frozenset(
-    (
-        *("count", "sum", "avg", "min", "max", "min_by", "max_by", "first", "last"),
-        *("stddev", "variance", "percentile", "bool_and", "bool_or"),
-    )
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,16 +297,3 @@ def is_reference(operator: Operator) -> bool:
             return is_reference(source)
         case _:
             return False
-
-
-@dataclass(frozen=True)
-class ViewPlan:
-    """A view: its operators, and what its result is stored as."""
-
-    root: Operator
-    #: Spark types of the fields of each queue. Those of other fields are inferred.
-    schemas: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
-    #: Column lists of additional indexes on the result.
-    indexes: tuple[tuple[str, ...], ...] = ()
-    #: A queue that receives the changes of the result.
-    changes_queue: str | None = None

@@ -12,7 +12,8 @@ import pytest
 from penstock import Stream, agg, token_bucket_gate
 from penstock.core.errors import InvalidSql, UnknownField
 from penstock.engine.driver.missing_fields import FieldsRead, MissingFields
-from tests.engine.pipelines import NEVER_IDLE, T0, Bench, eventually, stream
+from tests.conditions import eventually
+from tests.engine.pipelines import NEVER_IDLE, T0, Bench, stream
 
 ORDERS = [
     ("k", {"at": T0 + n, "price": n, "customer": "ada", "meta": {"at": T0 + n}, "coupon": None}) for n in range(20)

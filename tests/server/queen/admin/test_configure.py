@@ -7,8 +7,9 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.conditions import eventually
 from tests.server.queen.client import CLIENT_DEFAULTS, QueenClient, data
-from tests.server.server_process import run_server, wait_until
+from tests.server.server_process import run_server
 
 
 def test_configure_creates_a_queue_with_its_options_and_the_default_partition(queen: QueenClient, queue: str) -> None:
@@ -69,7 +70,7 @@ def test_retention_and_longest_wait_drop_messages_that_nobody_has_read(queen: Qu
         assert queen.configure(name, **options)["options"].items() >= options.items()
         queen.push(name, [1])
     for name in names:
-        wait_until(lambda name=name: queen.get("/api/v1/messages", queue=name)["messages"] == [])  # type: ignore[misc]
+        eventually(lambda name=name: queen.get("/api/v1/messages", queue=name)["messages"] == [])  # type: ignore[misc]
         # The log forgets the id of a message with the message.
         assert queen.push(name, [2])[0]["status"] == "queued"
 

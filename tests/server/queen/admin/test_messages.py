@@ -8,7 +8,7 @@ import httpx
 import psycopg
 import pytest
 
-from tests.client.conditions import eventually_sync
+from tests.conditions import eventually
 from tests.server.queen.client import QueenClient, data
 
 
@@ -102,10 +102,10 @@ def test_slow_searches_do_not_block_pushes_and_end_with_their_clients(
         holder.execute(f"LOCK TABLE penstock.{table} IN ACCESS EXCLUSIVE MODE".encode())
         with ThreadPoolExecutor(12) as callers:
             searches = [callers.submit(search, path) for path in paths * 6]
-            eventually_sync(lambda: running_searches() == 2)
+            eventually(lambda: running_searches() == 2)
             # Two of the eight connections are for searches.
             queen.push(f"{queue}-other", [1])
             assert running_searches() <= 2
-        eventually_sync(lambda: running_searches() == 0)
+        eventually(lambda: running_searches() == 0)
         assert all(each.done() for each in searches)
     assert [queen.http.get(path).status_code for path in paths] == [200, 200]

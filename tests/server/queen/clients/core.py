@@ -146,17 +146,18 @@ async def renewing(q: Queen) -> None:
     name = f"{NAME}.renewing"
     await q.queue(name).config({"lease_time": 1}).create()
     await q.queue(name).push({"data": "slow"})
-    begun = asyncio.Event()
+    begun, finish = asyncio.Event(), asyncio.Event()
 
     async def handle(_message: dict[str, Any]) -> None:
         begun.set()
-        await asyncio.sleep(1.5)
+        await finish.wait()
 
     consumer = q.queue(name).batch(1).limit(1).timeout_millis(2000).renew_lease(True, 300)
     first = asyncio.ensure_future(consumer.consume(handle)._execute())
     await begun.wait()
     # The wait is longer than the lease, which the client renews.
     assert await q.queue(name).batch(1).wait(True).timeout_millis(1200).pop() == []
+    finish.set()
     await first
     assert await q.queue(name).batch(1).wait(False).pop() == []
 

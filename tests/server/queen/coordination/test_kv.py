@@ -34,7 +34,44 @@ def test_a_lost_required_operation_rolls_the_batch_back(queen: QueenClient, queu
         (False, "rolled_back"),
         (False, "exists"),
     ]
+    assert (response["ok"], response["kvReason"], response["value"]) == (False, "exists", 1)
+    assert response["version"] == run(queen, {"op": "get", "key": queue})["results"][0]["version"]
     assert run(queen, {"op": "get", "key": f"{queue}-new"})["results"][0]["found"] is False
+
+
+def test_an_entry_by_its_path(queen: QueenClient, queue: str) -> None:
+    path = f"/api/v1/kv/orders/{queue}"
+    written = queen.http.put(path, json={"value": [1], "ttlSeconds": 60}).json()
+    assert (written["applied"], written["op"], written["key"]) == (True, "put", queue)
+    found = queen.get(path)
+    assert (found["found"], found["value"], found["version"]) == (True, [1], written["version"])
+    stale = queen.http.put(path, json={"value": 2, "forever": True, "expect": written["version"] + 1}).json()
+    assert (stale["applied"], stale["reason"], stale["value"]) == (False, "version", [1])
+    assert queen.http.delete(path).json()["applied"] is True
+    assert queen.http.delete(path).json()["applied"] is False
+    assert queen.get(path)["found"] is False
+
+
+def test_a_lost_required_change_of_an_entry_by_its_path(queen: QueenClient, queue: str) -> None:
+    path = f"/api/v1/kv/orders/{queue}"
+    version = queen.http.put(path, json={"value": 1, "ttlSeconds": 60}).json()["version"]
+    lost = queen.http.put(path, json={"value": 2, "ttlSeconds": 60, "expect": 0, "required": True}).json()
+    expected = {"ok": False, "reason": "kv_precondition", "failedIndex": 0, "kvReason": "exists", "version": version}
+    assert {name: lost[name] for name in expected} == expected
+    assert (lost["applied"], lost["value"], queen.get(path)["value"]) == (False, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("orders/a", {"value": 1}),
+        ("orders/a", {"value": 1, "ttlSeconds": 0}),
+        ("orders/", {"value": 1, "forever": True}),
+    ],
+)
+def test_an_invalid_change_of_an_entry_by_its_path_has_a_code(path: str, body: Any, queen: QueenClient) -> None:
+    response = queen.http.put(f"/api/v1/kv/{path}", json=body)
+    assert (response.status_code, response.json()["code"]) == (400, "kv_bad_request")
 
 
 @pytest.mark.parametrize(
@@ -71,6 +108,8 @@ def test_hostile_keys_and_values(name: str, queen: QueenClient) -> None:
         return
     result = run(queen, {"op": "get", "ns": "hostile", "key": name})["results"][0]
     assert (result["found"], result["value"]) == (True, {name: name})
+    if name not in (".", ".."):  # which HTTP clients remove from paths
+        assert queen.get(f"/api/v1/kv/hostile/{quote(name, safe='')}")["value"] == {name: name}
 
 
 def ack(message: dict[str, Any]) -> dict[str, Any]:
@@ -91,12 +130,13 @@ def test_a_transaction_commits_messages_entries_and_timers(queen: QueenClient, q
     assert response["success"] is True
     assert [result["index"] for result in response["results"]] == [0, 1, 2, 3]
     assert (response["results"][2]["applied"], response["results"][3]["status"]) == (True, "scheduled")
+    assert [(each["type"], each["opIndex"]) for each in response["results"][2:]] == [("kv", 0), ("timer", 0)]
     assert data(queen.pop(f"{queue}-out")) == [2]
     assert data(queen.pop(f"{queue}-late", wait=True, timeout=20_000)) == [{"n": 1}]
     assert queen.pop(queue, consumerGroup="g") == []
     again = queen.post("/api/v1/transaction", {**body, "operations": body["operations"][1:]})
     assert (again["success"], again["reason"], again["kvReason"]) == (False, "kv_precondition", "exists")
-    assert (again["failedIndex"], again["value"]) == (1, "done")
+    assert (again["failedIndex"], again["value"], again["ok"]) == (1, "done", False)
     assert "rolled back" in again["error"]
     assert queen.pop(f"{queue}-out", consumerGroup="other") == [] or len(queen.pop(f"{queue}-out")) == 0
     assert queen.get(f"/api/v1/timers/{quote(queue)}-late")["rows"] == []

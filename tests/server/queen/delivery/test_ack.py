@@ -6,9 +6,9 @@ import uuid
 
 import pytest
 
+from tests.conditions import eventually
 from tests.log.logs import ask
 from tests.server.queen.client import QueenClient, data
-from tests.server.server_process import wait_until
 
 
 @pytest.fixture(params=["same process", "another process"])
@@ -106,7 +106,7 @@ def test_ack_without_a_lease_is_accepted_after_expiry(
     queen.push(queue, ["a", "b"])
     (first,) = queen.pop(queue, batch=1, consumerGroup="g")
     expired = "SELECT available_at < clock_timestamp() FROM penstock.positions WHERE lease_id = %s"
-    wait_until(lambda: bool(ask(queen_url, expired, first["leaseId"])))
+    eventually(lambda: bool(ask(queen_url, expired, first["leaseId"])))
     assert acker.ack(first, leaseId=None)["success"] is True
     assert data(queen.pop(queue, batch=2, consumerGroup="g")) == ["b"]
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.conditions import eventually
 from tests.server.queen.client import QueenClient, data
 from tests.server.queen.streams.stream_query import SEPARATOR, StreamQuery, upsert, window
-from tests.server.server_process import wait_until
 
 
 def test_cycle_commits_state_pushes_and_ack_together(query: StreamQuery, other_queen: QueenClient) -> None:
@@ -90,7 +90,7 @@ def test_idle_windows_are_closed_once_and_only_while_the_partition_is_idle(query
     assert "not idle" in query.cycle(partition, state_ops=[close])["error"]
     query.cycle(partition, messages[1], ack_fields={"transactionId": messages[2]["transactionId"]}, release_lease=True)
     # A row is listed as soon as a cycle may delete it, and not before.
-    wait_until(lambda: query.state(partition, **ripe) == {old: window(60_000, 5)})
+    eventually(lambda: query.state(partition, **ripe) == {old: window(60_000, 5)})
     done = query.cycle(partition, state_ops=[close], push_items=[{"queue": f"{query.queue}-out", "payload": 5}])
     assert done["success"] is True
     again = query.cycle(partition, state_ops=[close], push_items=[{"queue": f"{query.queue}-out", "payload": 5}])
@@ -133,7 +133,7 @@ def test_cycles_are_counted_in_the_metrics_of_the_query(query: StreamQuery) -> N
     )
     assert (first["success"], last["success"]) == (True, True)
 
-    wait_until(lambda: metrics_of(query).get("cycles") == 2)  # the server caches them for a second
+    eventually(lambda: metrics_of(query).get("cycles") == 2)  # the server caches them for a second
     names = ("running", "events", "outputs", "windows", "openWindows", "deadLetters")
     assert [metrics_of(query)[name] for name in names] == [True, 3, 2, 2, 1, 0]
     totals = query.queen.get("/v1/metrics")
@@ -144,5 +144,5 @@ def test_cycles_are_counted_in_the_metrics_of_the_query(query: StreamQuery) -> N
 def test_rate_of_a_query_is_that_of_the_last_whole_ten_seconds(query: StreamQuery) -> None:
     messages = query.pop()
     assert query.cycle(messages[0]["partitionId"], messages[2], ack_fields={"count": 3})["success"]
-    wait_until(lambda: metrics_of(query).get("eventsPerSecond") == 0.3)
-    wait_until(lambda: metrics_of(query).get("eventsPerSecond") == 0)
+    eventually(lambda: metrics_of(query).get("eventsPerSecond") == 0.3)
+    eventually(lambda: metrics_of(query).get("eventsPerSecond") == 0)

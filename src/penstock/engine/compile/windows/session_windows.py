@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from psycopg.rows import args_row
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
@@ -80,6 +81,12 @@ def merge_intervals(keys: _Array, starts: _Array, ends: _Array) -> tuple[_Array,
     # The first interval of all is always the start of one, so the last of all is an end.
     is_last = np.roll(is_first, -1)
     return merged, starts[is_first], highest[is_last]
+
+
+class _SessionRow(NamedTuple):
+    key: str
+    start: int
+    end: int
 
 
 class _StoredSessions(NamedTuple):
@@ -192,9 +199,9 @@ class SessionAssigner:
         self, names: list[str], keys: _Array, starts: _Array, ends: _Array, late: _Array, rejected: _Array
     ) -> _StoredSessions:
         """Load the open sessions of the keys, and the closed ones that events could overlap with."""
-        rows: list[tuple[str, int, int, bool]] = []
+        rows: list[tuple[_SessionRow, bool]] = []
         if self.config.query_id:  # a preview has no state
-            rows += [(*row, False) for row in self._query("open_sessions", {"keys": sorted(names)})]
+            rows += [(row, False) for row in self._query("open_sessions", {"keys": sorted(names)})]
             # One range for all events of a key that are in time, and one for each late event.
             in_time = np.flatnonzero(~late)
             lowest, highest = np.full(len(names), 2**62), np.full(len(names), -(2**62))
@@ -207,17 +214,17 @@ class SessionAssigner:
                 "starts": int_array(np.concatenate([lowest[ranges], starts[single]]).tolist()),
                 "ends": int_array(np.concatenate([highest[ranges], ends[single]]).tolist()),
             }
-            rows += [(*row, True) for row in self._query("closed_sessions", params)]
+            rows += [(row, True) for row in self._query("closed_sessions", params)]
         codes = {name: code for code, name in enumerate(names)}
         return _StoredSessions(
-            np.array([codes[row[0]] for row in rows], dtype=np.int64),
-            np.array([row[1] for row in rows], dtype=np.int64),
-            np.array([row[2] for row in rows], dtype=np.int64),
-            np.array([row[3] for row in rows], dtype=bool),
+            np.array([codes[row.key] for row, _ in rows], dtype=np.int64),
+            np.array([row.start for row, _ in rows], dtype=np.int64),
+            np.array([row.end for row, _ in rows], dtype=np.int64),
+            np.array([is_closed for _, is_closed in rows], dtype=bool),
         )
 
-    def _query(self, name: str, params: dict[str, Any]) -> list[tuple[str, int, int]]:
-        """The key, start and end of stored sessions."""
+    def _query(self, name: str, params: dict[str, Any]) -> list[_SessionRow]:
         statement = fill_placeholders(_sql[name], id=int(self.config.query_id))
         with translate_database_errors():
-            return worker_connection(self.config.conninfo).execute(statement, params).fetchall()
+            cursor = worker_connection(self.config.conninfo).cursor(row_factory=args_row(_SessionRow))
+            return cursor.execute(statement, params).fetchall()

@@ -1,4 +1,4 @@
-"""What a closed window is emitted as: the fields that a stream selects, as SQL over the state columns."""
+"""The event of a closed window: the fields that a stream selects, as SQL over the state columns."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class SparkRelation:
         return tuple(dict.fromkeys((*self.columns, *self.key)))
 
     def expression(self, sql: str) -> Column:
-        """The value of an expression; null where it cannot be computed, since a later change may mend it."""
+        """The value of an expression; null where it cannot be computed, since a later change may correct it."""
         return exact_decimals.try_column(self.spark, sql)
 
     def type_of(self, column: Column) -> DataType:

@@ -64,7 +64,7 @@ Frames: TypeAlias = Mapping[str, DataFrame]
 
 @dataclass(frozen=True)
 class PlanContext:
-    """What the operators of a plan are compiled with."""
+    """The context in which the operators of a plan are compiled."""
 
     state: StateConfig
     shards: int

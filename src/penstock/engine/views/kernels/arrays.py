@@ -43,10 +43,6 @@ def is_valid(column: pa.ChunkedArray | pa.Array) -> BoolArray | None:
     return np.asarray(one_chunk(pc.is_valid(column)).to_numpy(zero_copy_only=False))
 
 
-def repeat_scalar(value: Any, count: int, kind: pa.DataType) -> pa.Array:
-    return pa.repeat(pa.scalar(value, kind), count)
-
-
 def sorted_unique(values: IntArray) -> IntArray:
     """The distinct values in order. numpy's ``unique`` takes seven times as long, since it builds a hash table."""
     ordered = np.sort(values)

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.engine.views.kernels.arrays import IntArray, is_valid, one_chunk, values_of
-from penstock.engine.views.kernels.grouping import stable_argsort
 from penstock.engine.views.kernels.int128 import to_int128
+from penstock.engine.views.kernels.row_groups import stable_argsort
 
 _SIGN = np.int64(-(2**63))
 
@@ -105,10 +105,10 @@ def order_in_groups(ids: IntArray, keys: Sequence[IntArray]) -> IntArray:
     tied[:-1] |= same
     begins = np.ones(len(ids), np.bool_)
     begins[1:] = ~same
-    places = np.flatnonzero(tied)
-    rows = order[places]
-    numbers = np.cumsum(begins[places]) - 1
-    order[places] = rows[order_in_groups(numbers, [key[rows] for key in keys[1:]])]
+    positions = np.flatnonzero(tied)
+    rows = order[positions]
+    numbers = np.cumsum(begins[positions]) - 1
+    order[positions] = rows[order_in_groups(numbers, [key[rows] for key in keys[1:]])]
     return order
 
 

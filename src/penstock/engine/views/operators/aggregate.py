@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from penstock.engine.views.kernels.arrays import BoolArray, IntArray, combine, mask, one_chunk, take, values_of
 from penstock.engine.views.kernels.equality import equal_rows
-from penstock.engine.views.kernels.grouping import Groups, group_rows
+from penstock.engine.views.kernels.row_groups import Groups, group_rows
 from penstock.engine.views.operators.accumulators import Accumulator, Count
 from penstock.engine.views.operators.base import ArrowFunction, StatefulOperator, concat, with_weight
 from penstock.engine.views.operators.distinct_values import DistinctValues
@@ -35,7 +35,7 @@ _ROW_COUNT = Count(ROWS)
 
 @dataclass(frozen=True)
 class AggregateColumns:
-    """What is computed for each group."""
+    """The computations of each group."""
 
     groups: tuple[str, ...]
     accumulators: tuple[Accumulator, ...] = ()

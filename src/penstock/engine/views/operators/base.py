@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from penstock.engine.views.kernels.arrays import IntArray, combine, mask, take, values_of
 from penstock.engine.views.kernels.equality import equal_rows
-from penstock.engine.views.kernels.grouping import Groups, group_rows
+from penstock.engine.views.kernels.row_groups import Groups, group_rows
 from penstock.engine.views.operators.group_times import TIMES_PART, GroupTimes
 from penstock.engine.views.state.operator_state import WEIGHT, OperatorState, StateConfig, row_hashes, shards_of
 from penstock.engine.views.state.runs import HASH

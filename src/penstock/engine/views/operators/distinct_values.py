@@ -18,7 +18,7 @@ from penstock.engine.views.state.runs import HASH
 @dataclass(frozen=True)
 class DistinctValues:
     items: GroupItems
-    #: What is computed of the distinct values. Its argument is the value's column.
+    #: The aggregate of the distinct values. Its argument is the value's column.
     accumulators: tuple[Accumulator, ...]
     #: True if rows only appear: a value that is there stays.
     is_append_only: bool

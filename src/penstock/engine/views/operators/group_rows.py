@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.engine.views.kernels.arrays import mask, take, values_of
-from penstock.engine.views.kernels.grouping import group_rows, stable_argsort
+from penstock.engine.views.kernels.row_groups import group_rows, stable_argsort
 from penstock.engine.views.operators.base import (
     ArrowFunction,
     StatefulOperator,

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.engine.views.kernels.arrays import BoolArray, mask, take, values_of
-from penstock.engine.views.kernels.grouping import group_rows, match_rows
+from penstock.engine.views.kernels.row_groups import group_rows, match_rows
 from penstock.engine.views.state.compaction import Merge
 from penstock.engine.views.state.operator_state import OperatorState
 from penstock.engine.views.state.runs import HASH

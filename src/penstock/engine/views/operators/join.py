@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.engine.views.kernels.arrays import BoolArray, mask, take, values_of
-from penstock.engine.views.kernels.grouping import group_rows, match_rows
+from penstock.engine.views.kernels.row_groups import group_rows, match_rows
 from penstock.engine.views.operators.base import StatefulOperator, appearing, concat, disappearing, with_weight
 from penstock.engine.views.operators.group_times import GroupTimes
 from penstock.engine.views.operators.join_side import NULL_KEY, SIDE, UNMATCHED, JoinSide, SideChanges, key_hashes

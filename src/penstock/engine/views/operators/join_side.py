@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.engine.views.kernels.arrays import BoolArray, IntArray, mask, sorted_unique, take, values_of
-from penstock.engine.views.kernels.grouping import match_rows
+from penstock.engine.views.kernels.row_groups import match_rows
 from penstock.engine.views.operators.base import (
     ROW_HASH,
     appearing,

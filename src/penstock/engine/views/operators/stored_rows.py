@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock.engine.views.kernels.arrays import BoolArray, IntArray, take, values_of
 from penstock.engine.views.kernels.equality import equal_rows
-from penstock.engine.views.kernels.grouping import match_rows
+from penstock.engine.views.kernels.row_groups import match_rows
 from penstock.engine.views.state.compaction import Merge
 from penstock.engine.views.state.operator_state import WEIGHT, OperatorState
 from penstock.engine.views.state.runs import HASH

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.engine.views.kernels.arrays import BoolArray, IntArray, mask, take, values_of
-from penstock.engine.views.kernels.grouping import group_rows
 from penstock.engine.views.kernels.order_keys import SortColumn, first_of_groups, order_in_groups, sort_keys
+from penstock.engine.views.kernels.row_groups import group_rows
 from penstock.engine.views.operators.base import (
     StatefulOperator,
     cancel_equal_rows,

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.engine.views.kernels.arrays import BoolArray, IntArray, combine, sorted_unique, take, values_of
-from penstock.engine.views.kernels.grouping import expand_ranges, keep_equal, match_ranges
+from penstock.engine.views.kernels.row_groups import expand_ranges, keep_equal, match_ranges
 from penstock.engine.views.state.compaction import Merge, merge_runs, runs_to_merge
 from penstock.engine.views.state.run_store import EmptyStore, PostgresRunStore, RunStore
 from penstock.engine.views.state.runs import HASH, Run, RunKey, RunPiece

@@ -24,7 +24,7 @@ _COMPRESSED_BYTES = 16_384
 
 
 class RunKey(NamedTuple):
-    """The place of a run: an operator may keep several tables, its parts."""
+    """Identifies a run. An operator may have several tables, its parts."""
 
     part: int
     shard: int

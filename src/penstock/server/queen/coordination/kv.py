@@ -1,4 +1,4 @@
-"""The endpoint of the key-value store, and its operations inside transactions."""
+"""The endpoints of the key-value store, and its operations inside transactions."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ from penstock.server.queen.endpoint import ListBody, NullableList
 from penstock.server.routing.call import ApiCall
 
 routes = coordination_routes("kv")
+#: By this reason, clients recognize that a required operation was not applied.
+KV_PRECONDITION = "kv_precondition"
+_ENTRY = "/api/v1/kv/{ns}/{key:text}"
 
 _KvName: TypeAlias = Literal["get", "getMany", "getPrefix", "put", "putIfAbsent", "delete", "incr", "check"]
 _KINDS: dict[_KvName, KvKind] = {
@@ -58,6 +61,21 @@ class QueenKvRequest(ListBody):
     operations: NullableList[KvRequestOperation]
 
 
+class KvPutBody(msgspec.Struct, rename="camel"):
+    """The value of an entry, either ``ttlSeconds`` or ``forever``, and the version that the entry must have."""
+
+    value: Raw = field(default_factory=lambda: NULL)
+    ttl_seconds: float | None = None
+    forever: bool | None = None
+    expect: int | UnsetType = UNSET
+    required: bool | None = None
+
+
+class KvDeleteBody(msgspec.Struct, rename="camel"):
+    expect: int | UnsetType = UNSET
+    required: bool | None = None
+
+
 class KvRow(msgspec.Struct, rename="camel"):
     key: str
     version: int
@@ -67,7 +85,10 @@ class KvRow(msgspec.Struct, rename="camel"):
 
 
 class KvOperationResult(msgspec.Struct, rename="camel"):
-    """The result of one operation. ``found`` is for reads of one key, ``applied`` for changes and checks."""
+    """The result of one operation. ``found`` is for reads of one key, ``applied`` for changes and checks.
+
+    In a transaction ``type`` is ``kv``, ``index`` counts all results and ``opIndex`` the operations of ``kv``.
+    """
 
     index: int
     op: str
@@ -84,15 +105,47 @@ class KvOperationResult(msgspec.Struct, rename="camel"):
     missing: list[str] | UnsetType = UNSET
     truncated: bool | UnsetType = UNSET
     next_after: str | UnsetType | None = UNSET
+    type: str | UnsetType = UNSET
+    op_index: int | UnsetType = UNSET
 
 
-class QueenKvResponse(msgspec.Struct, rename="camel"):
+class KvChangeResult(KvOperationResult, rename="camel"):
+    """The result of a change. If it was required and not applied, ``reason`` is ``kv_precondition``."""
+
+    ok: bool | UnsetType = UNSET
+    failed_index: int | UnsetType = UNSET
+    kv_reason: str | UnsetType | None = UNSET
+
+
+class KvVerdict(msgspec.Struct, rename="camel", kw_only=True):
+    """The required operation that was not applied, so that nothing is changed. Absent if there is none.
+
+    The JavaScript client looks for ``ok: false`` and the Go client for ``reason``. Both read the entry from the other
+    fields.
+    """
+
+    ok: bool | UnsetType = UNSET
+    reason: str | UnsetType = UNSET
+    failed_index: int | UnsetType = UNSET
+    kv_reason: str | UnsetType | None = UNSET
+    version: int | UnsetType = UNSET
+    value: Raw | UnsetType | None = UNSET
+
+    def add_failure(self, failed: PreconditionFailed, index: int) -> None:
+        entry = failed.result.entry
+        self.ok = False
+        self.reason = KV_PRECONDITION
+        self.failed_index = index
+        self.kv_reason = failed.result.reason
+        self.version = 0 if entry is None else entry.version
+        self.value = None if entry is None else entry.value
+
+
+class QueenKvResponse(KvVerdict, rename="camel"):
     """The result of each operation. After a required one that was not applied, nothing is changed."""
 
     results: list[KvOperationResult]
     success: bool = True
-    reason: str | UnsetType = UNSET
-    failed_index: int | UnsetType = UNSET
 
 
 def parse_kv(operations: Sequence[KvRequestOperation]) -> list[KvOperation]:
@@ -166,10 +219,54 @@ async def apply_kv(call: ApiCall, body: QueenKvRequest) -> QueenKvResponse:
     except PreconditionFailed as failed:
         none_applied = [KvResult(False, "rolled_back") for _ in operations]
         none_applied[failed.index] = failed.result
-        rolled_back = [
-            kv_result(*each) for each in zip(range(len(operations)), body.operations, none_applied, strict=True)
-        ]
-        return QueenKvResponse(rolled_back, False, "kv_precondition", failed.index)
-    return QueenKvResponse(
-        [kv_result(*each) for each in zip(range(len(results)), body.operations, results, strict=True)]
-    )
+        response = QueenKvResponse(_kv_results(body.operations, none_applied), False)
+        response.add_failure(failed, failed.index)
+        return response
+    return QueenKvResponse(_kv_results(body.operations, results))
+
+
+def _kv_results(operations: Sequence[KvRequestOperation], results: Sequence[KvResult]) -> list[KvOperationResult]:
+    return [kv_result(*each) for each in zip(range(len(results)), operations, results, strict=True)]
+
+
+@routes.get(_ENTRY, "Return an entry", Role.PRODUCE, Role.CONSUME, checks_queues=True)
+async def get_kv_entry(call: ApiCall) -> KvOperationResult:
+    operation = KvRequestOperation("get", call.path["ns"], call.path["key"])
+    (result,) = await _apply(call, operation)
+    return kv_result(0, operation, result)
+
+
+@routes.put(_ENTRY, "Write an entry", Role.PRODUCE, Role.CONSUME, checks_queues=True)
+async def put_kv_entry(call: ApiCall, body: KvPutBody) -> KvChangeResult:
+    path = call.path
+    operation = KvRequestOperation("put", path["ns"], path["key"], body.value, body.ttl_seconds, body.forever)
+    operation.expect, operation.required = body.expect, body.required
+    return await _change(call, operation)
+
+
+@routes.delete(_ENTRY, "Delete an entry", Role.PRODUCE, Role.CONSUME, checks_queues=True, body_required=False)
+async def delete_kv_entry(call: ApiCall, body: KvDeleteBody) -> KvChangeResult:
+    operation = KvRequestOperation("delete", call.path["ns"], call.path["key"])
+    operation.expect, operation.required = body.expect, body.required
+    return await _change(call, operation)
+
+
+async def _change(call: ApiCall, operation: KvRequestOperation) -> KvChangeResult:
+    try:
+        (result,) = await _apply(call, operation)
+    except PreconditionFailed as failed:
+        change = _change_result(operation, failed.result)
+        change.ok, change.failed_index = False, failed.index
+        change.reason, change.kv_reason = KV_PRECONDITION, failed.result.reason
+        return change
+    return _change_result(operation, result)
+
+
+def _change_result(operation: KvRequestOperation, result: KvResult) -> KvChangeResult:
+    return KvChangeResult(**msgspec.structs.asdict(kv_result(0, operation, result)))
+
+
+async def _apply(call: ApiCall, operation: KvRequestOperation) -> list[KvResult]:
+    operations = parse_kv([operation])
+    call.require_access(access_names(operations))
+    return await call.log.kv.apply(operations)

@@ -12,7 +12,6 @@ from typing import Literal
 import msgspec
 import zstandard
 from msgspec import UNSET, Raw, UnsetType
-from starlette.convertors import PathConvertor, register_url_convertor
 
 from penstock.core.names import check_text
 from penstock.log.coordination.timers import MAX_PAGE, Timer, TimerOperation, TimerResult
@@ -20,7 +19,7 @@ from penstock.log.queue import DEFAULT_KEY
 from penstock.server.auth.identity import Role
 from penstock.server.http.errors import Problem
 from penstock.server.http.request_body import MAX_BODY_BYTES
-from penstock.server.ingest.accounting import charge_timers
+from penstock.server.ingest.push_counters import charge_timers
 from penstock.server.queen.coordination.errors import coordination_routes
 from penstock.server.queen.endpoint import ListBody, NullableList
 from penstock.server.queen.identifiers import MESSAGE_ID_HEADER, PRODUCER_HEADER, producer_subject
@@ -28,15 +27,6 @@ from penstock.server.queen.queues import get_or_create_queue
 from penstock.server.routing.call import ApiCall
 
 routes = coordination_routes("timers")
-
-
-class _TextConvertor(PathConvertor):
-    """Like Starlette's ``path``, which does not match a line break."""
-
-    regex = "(?s:.*)"
-
-
-register_url_convertor("text", _TextConvertor())
 _TIMER = "/api/v1/timers/{queue}/{timer:text}"
 
 
@@ -58,7 +48,10 @@ class QueenTimerRequest(ListBody):
 
 
 class TimerOperationResult(msgspec.Struct, rename="camel"):
-    """The result of one operation. ``absent``: nothing is scheduled, because it was delivered already or never was."""
+    """The result of one operation. ``absent``: nothing is scheduled, because it was delivered already or never was.
+
+    In a transaction ``type`` is ``timer``, ``index`` counts all results and ``opIndex`` the operations of ``timers``.
+    """
 
     index: int
     ok: bool
@@ -68,6 +61,8 @@ class TimerOperationResult(msgspec.Struct, rename="camel"):
     txn: str | None
     message_id: str | UnsetType = UNSET
     deliver_at: datetime | UnsetType | None = UNSET
+    type: str | UnsetType = UNSET
+    op_index: int | UnsetType = UNSET
 
 
 class QueenTimerResponse(msgspec.Struct):

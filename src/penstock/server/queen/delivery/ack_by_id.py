@@ -19,7 +19,7 @@ from penstock.log.event import Event
 from penstock.log.log import Log
 from penstock.log.queue_options import check_lease_seconds
 from penstock.log.read.ack import PartitionAck
-from penstock.log.read.ack_rules import AckOutcome, EventAck, Status
+from penstock.log.read.ack_rules import AckEffect, EventAck, Status
 from penstock.log.read.lease import LeaseExtension
 from penstock.log.read.position_store import PositionKey
 from penstock.log.transaction import TransactionStep
@@ -103,7 +103,7 @@ class AcksById:
         leases: Sequence[UUID] = (),
         also: TransactionStep | None = None,
         bounded: bool = True,
-    ) -> tuple[list[PushResult], list[AckOutcome]]:
+    ) -> tuple[list[PushResult], list[AckEffect]]:
         """Ack and push in one transaction, or raise TransactionRefused and do neither.
 
         Return the result of each batch, and that of each ack in the order of the request. An ack that names no lease

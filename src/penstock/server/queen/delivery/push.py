@@ -18,7 +18,7 @@ from penstock.log.queue import DEFAULT_KEY
 from penstock.log.write.encode.batch import Batch
 from penstock.log.write.push_result import Pushed, PushResult
 from penstock.server.auth.identity import Role
-from penstock.server.ingest.accounting import count_push, producer_id
+from penstock.server.ingest.push_counters import count_push, producer_id
 from penstock.server.queen.endpoint import ListBody, NullableList, queen_routes
 from penstock.server.queen.identifiers import (
     PRODUCER_HEADER,

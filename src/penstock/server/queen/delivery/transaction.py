@@ -7,18 +7,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, Raw, UnsetType, field
+from msgspec import UNSET, UnsetType, field
 
 from penstock.core.errors import PreconditionFailed, TransactionRefused
 from penstock.log.coordination.kv import check_operations
 from penstock.log.coordination.locks import access_names
 from penstock.log.coordination.timers import TOPIC
 from penstock.log.coordination.transaction_step import CoordinationStep
-from penstock.log.read.ack_rules import AckOutcome
+from penstock.log.read.ack_rules import AckEffect
 from penstock.server.auth.identity import Role
 from penstock.server.http.errors import Problem
-from penstock.server.ingest.accounting import producer_id
-from penstock.server.queen.coordination.kv import KvRequestOperation, kv_result, parse_kv
+from penstock.server.ingest.push_counters import producer_id
+from penstock.server.queen.coordination.kv import KvRequestOperation, KvVerdict, kv_result, parse_kv
 from penstock.server.queen.coordination.timers import TimerRequestOperation, parse_timers, timer_result
 from penstock.server.queen.delivery.ack import INVALID_LEASE, GroupMessageAck, parse_ack, permit_partitions
 from penstock.server.queen.delivery.ack_by_id import AckById, AcksById
@@ -62,7 +62,7 @@ class OperationResult(msgspec.Struct, rename="camel"):
     dlq: bool | UnsetType = UNSET
 
 
-class OperationResults(msgspec.Struct, rename="camel"):
+class OperationResults(KvVerdict, rename="camel"):
     """The results of a committed transaction, or the ``error`` of one that was rolled back."""
 
     transaction_id: str
@@ -70,12 +70,6 @@ class OperationResults(msgspec.Struct, rename="camel"):
     #: The acks and pushes, then the operations of ``kv``, then those of ``timers``.
     results: list[Any]
     error: str | UnsetType = UNSET
-    #: Of a required operation of ``kv`` that was not applied: its number among the results, and the entry.
-    reason: str | UnsetType = UNSET
-    failed_index: int | UnsetType = UNSET
-    kv_reason: str | UnsetType | None = UNSET
-    version: int | UnsetType = UNSET
-    value: Raw | UnsetType | None = UNSET
 
 
 @routes.post(
@@ -109,33 +103,25 @@ async def commit_transaction(call: ApiCall, body: Operations) -> OperationResult
             acks, await messages.batches(call.log), leases=leases, also=step if kv or timers else None
         )
     except PreconditionFailed as failed:
-        return _precondition_failed(transaction_id, len(items) + len(acks) + failed.index, failed)
+        response = OperationResults(transaction_id, False, [], str(failed))
+        response.add_failure(failed, len(items) + len(acks) + failed.index)
+        return response
     except TransactionRefused as error:
         return OperationResults(transaction_id, False, [], f"ACK operation failed: {error}")
     if timers:
         call.log.notifier.wake_local(TOPIC)
     messages.count(call, pushes)
     results: list[Any] = [*_results(operations, messages.results(pushes), outcomes)]
-    for request, kv_answer in zip(body.kv, step.kv_results, strict=True):
-        results.append(kv_result(len(results), request, kv_answer))
-    for timer, timer_answer in zip(timers, step.timer_results, strict=True):
-        results.append(timer_result(len(results), timer, timer_answer))
+    # The Go client assigns these results by their type.
+    for op_index, (request, applied) in enumerate(zip(body.kv, step.kv_results, strict=True)):
+        kv_answer = kv_result(len(results), request, applied)
+        kv_answer.type, kv_answer.op_index = "kv", op_index
+        results.append(kv_answer)
+    for op_index, (timer, scheduled) in enumerate(zip(timers, step.timer_results, strict=True)):
+        timer_answer = timer_result(len(results), timer, scheduled)
+        timer_answer.type, timer_answer.op_index = "timer", op_index
+        results.append(timer_answer)
     return OperationResults(transaction_id, True, results)
-
-
-def _precondition_failed(transaction_id: str, index: int, failed: PreconditionFailed) -> OperationResults:
-    entry = failed.result.entry
-    return OperationResults(
-        transaction_id,
-        False,
-        [],
-        str(failed),
-        "kv_precondition",
-        index,
-        failed.result.reason,
-        0 if entry is None else entry.version,
-        None if entry is None else entry.value,
-    )
 
 
 def _check_operations(body: Operations) -> list[AckOperation | PushOperation]:
@@ -150,7 +136,7 @@ def _check_operations(body: Operations) -> list[AckOperation | PushOperation]:
 
 
 def _results(
-    operations: Sequence[AckOperation | PushOperation], pushed: Sequence[PushItemResult], acks: Sequence[AckOutcome]
+    operations: Sequence[AckOperation | PushOperation], pushed: Sequence[PushItemResult], acks: Sequence[AckEffect]
 ) -> list[OperationResult]:
     results: list[OperationResult] = []
     next_pushed, next_ack = iter(pushed), iter(acks)

@@ -1,4 +1,4 @@
-"""What a name in a SELECT means: a column of one of its relations, or one of the SELECT around it."""
+"""Scopes resolve a name in a SELECT: to a column of one of its relations, or one of the SELECT around it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the parts of the planner share: the relations of the statement, its columns, and unique names."""
+"""The state that the parts of the planner share: the relations of the statement, its columns, and unique names."""
 
 from __future__ import annotations
 

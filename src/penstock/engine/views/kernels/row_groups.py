@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -171,7 +170,3 @@ def keep_equal(
     for key in keys:
         is_equal &= equal_values(ours.column(key), theirs.column(key))
     return (positions, others) if is_equal.all() else (positions[is_equal], others[is_equal])
-
-
-def as_int64(array: np.ndarray[Any, Any]) -> IntArray:
-    return array if array.dtype == np.int64 else array.astype(np.int64)
