@@ -200,7 +200,7 @@ class Query:
             run(self._log.catalog.check_exists(queue))
         run(check_gate_queues(self._log, self._stream))
         if self._options.reset:
-            run(registry.delete(self.name))
+            run(registry.delete(self.name, starts_over=True))
         run(check_source_views(registry, self._stream, self.name))
         lines = describe(self._stream)
         query = run(
@@ -231,7 +231,7 @@ class Query:
         except InvalidRequest:
             if query.is_new and run(registry.has_no_cycles(query.id)):
                 # Free the name for the corrected stream.
-                run(registry.delete(self.name))
+                run(registry.delete(self.name, starts_over=True))
             raise
 
     def _run_until_stopped(self, context: QueryContext, query: RegisteredQuery) -> None:

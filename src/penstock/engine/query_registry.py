@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from shlex import quote
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import psycopg
@@ -47,6 +48,11 @@ class QueryInfo:
     committed_at: datetime | None
     is_paused: bool
     is_stopped: bool
+
+    @property
+    def is_view(self) -> bool:
+        """Whether it is a materialized view."""
+        return bool(self.description) and self.description[0].startswith("view ")
 
     @property
     def state(self) -> QueryState:
@@ -220,11 +226,26 @@ class Registry:
         types = {each["name"]: each["spark_type"] for each in view["columns"] if not each["is_hidden"]}
         return SourceView(types, *others)
 
-    async def delete(self, name: str) -> bool:
+    async def readers(self, name: str) -> Sequence[str]:
+        """Return the views that read a view."""
+        async with self._log.database.connection() as conn:
+            return await self._readers(conn, name)
+
+    async def _readers(self, conn: AsyncConnection[Any], name: str) -> list[str]:
+        reads = json.dumps([{"kind": "view", "name": name}])
+        rows = await (await conn.execute(_sql["readers"], {"reads": reads})).fetchall()
+        return [reader for (reader,) in rows]
+
+    async def delete(self, name: str, *, starts_over: bool = False) -> bool:
         """Delete a query with its state, its history and its consumer groups; False if there is no such query.
 
+        Args:
+            name: The query.
+            starts_over: The query is started again: views that read it may exist, and are started over after it.
+
         Raises:
-            GroupBusy: the query is running.
+            GroupBusy: The query is running.
+            Conflict: Other views read it.
         """
         async with self._log.database.connection() as conn, conn.transaction():
             await conn.execute(_sql["lock_catalog"])
@@ -233,7 +254,13 @@ class Registry:
                 return False
             query_id, is_running, current_view = row
             if is_running:
-                raise GroupBusy(f"query {name!r} is running; stop it first")
+                raise GroupBusy(f"query {name!r} is running: stop it first, `penstock query stop {quote(name)}`")
+            readers = [] if starts_over else await self._readers(conn, name)
+            if readers:
+                raise Conflict(
+                    f"the view {name!r} is read by {', '.join(map(repr, readers))}: delete what reads it first, "
+                    f"`penstock query delete {quote(readers[0])}`"
+                )
             await conn.execute(_sql["set_result"], {"query": query_id, "result": None})
             await self._replace_state_view(conn)
             if current_view is not None:

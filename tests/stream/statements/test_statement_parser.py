@@ -241,9 +241,9 @@ def test_interval_join() -> None:
 REFUSED = [
     ("SELECT a FROM o", 1, "name the queue of its results"),
     ("DELETE FROM x", 1, "a statement is CREATE QUEUE"),
-    ("SHOW MATERIALIZED VIEWS", 1, "penstock query list"),
-    ("EXPLAIN SELECT a FROM o", 1, "penstock sql FILE --check"),
-    ("DROP MATERIALIZED VIEW v", 1, "penstock query delete NAME"),
+    ("SHOW MATERIALIZED VIEWS", 1, 'run it by itself, `penstock sql "SHOW ..."`'),
+    ("EXPLAIN SELECT a FROM o", 1, 'run it by itself, `penstock sql "EXPLAIN ..."`'),
+    ("DROP MATERIALIZED VIEW v", 1, 'run it by itself, `penstock sql "DROP ..."`'),
     ("REFRESH MATERIALIZED VIEW v", 1, "leave out REFRESH"),
     ("ALTER MATERIALIZED VIEW v RENAME TO w", 1, "a changed SELECT needs --reset"),
     ("CREATE TABLE x (a int)", 8, "CREATE REFERENCE"),

@@ -90,6 +90,10 @@ LEFT JOIN penstock.queues k ON k.name = q.sink_queue
 LEFT JOIN penstock.groups g ON g.queue_id = k.id AND g.name = %(reader)s
 WHERE q.name = %(name)s AND q.view IS NOT NULL
 
+-- name: readers
+-- The views whose operators read a view.
+SELECT q.name FROM penstock.queries q WHERE q.view -> 'operators' @> %(reads)s::jsonb ORDER BY q.name
+
 -- name: results
 SELECT result FROM penstock.queries WHERE result IS NOT NULL ORDER BY id
 
