@@ -245,7 +245,7 @@ REFUSED = [
     ("EXPLAIN SELECT a FROM o", 1, 'run it by itself, `penstock sql "EXPLAIN ..."`'),
     ("DROP MATERIALIZED VIEW v", 1, 'run it by itself, `penstock sql "DROP ..."`'),
     ("REFRESH MATERIALIZED VIEW v", 1, "leave out REFRESH"),
-    ("ALTER MATERIALIZED VIEW v RENAME TO w", 1, "a changed SELECT needs --reset"),
+    ("ALTER MATERIALIZED VIEW v RENAME TO w", 1, "a changed SELECT needs --rebuild"),
     ("CREATE TABLE x (a int)", 8, "CREATE REFERENCE"),
     ("INSERT INTO x SELECT a FRM o", 28, "cannot be read"),
     ("INSERT INTO x SELECT a FROM", 24, "Expected table name"),

@@ -43,7 +43,7 @@ _INSTEAD = {
     "explain": _COMMAND.format("EXPLAIN"),
     "drop": _COMMAND.format("DROP"),
     "refresh": "a materialized view follows its events while its query runs: leave out REFRESH",
-    "alter": "change the statement that creates it; a changed SELECT needs --reset",
+    "alter": "change the statement that creates it; a changed SELECT needs --rebuild",
 }
 _EXAMPLE = "INSERT INTO totals SELECT ... FROM orders"
 _STATEMENTS = (
