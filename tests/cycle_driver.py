@@ -89,7 +89,7 @@ class CycleDriver:
         made = await registry.register(
             name, ["from orders"], "1", sink=None if stream is None else stream.sink, history_seconds=3600
         )
-        fence = await registry.acquire_lease(name, "a test", 30.0, made.at)
+        fence = await registry.acquire_lease(made, "a test", 30.0)
         assert fence is not None
         driver = cls(
             log,

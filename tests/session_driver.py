@@ -87,7 +87,7 @@ class SessionDriver:
         query = await registry.register(
             self._group.group, ["sessions"], "1", sink=f"{self._group.group}.out", history_seconds=1e9
         )
-        fence = await registry.acquire_lease(self._group.group, "a test", _LEASE_SECONDS, query.at)
+        fence = await registry.acquire_lease(query, "a test", _LEASE_SECONDS)
         assert fence is not None
         committer, planner = Committer(self._log, self._target(fence)), self._planner(fence, max_events)
         try:

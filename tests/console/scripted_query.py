@@ -47,7 +47,7 @@ class ScriptedQuery:
         registry = Registry(log)
         lines = describe(stream)
         query = await registry.register(name, lines, fingerprint(lines), sink=stream.sink, history_seconds=86_400)
-        fence = await registry.acquire_lease(name, "tests", _LEASE.total_seconds(), query.at)
+        fence = await registry.acquire_lease(query, "tests", _LEASE.total_seconds())
         assert fence is not None
         groups = []
         for source in stream.sources:

@@ -21,6 +21,7 @@ from penstock.log.log import Log
 from penstock.stream.definition import Definition
 from penstock.stream.statements.statement_parser import parse_application
 from penstock.stream.views.describe import name_operators
+from penstock.stream.views.view import columns_read
 from penstock.stream.views.view_plan import Aggregate, Join, walk
 from tests.console.scripted_query import ScriptedQuery
 
@@ -62,7 +63,9 @@ class ScriptedView:
         query = await ScriptedQuery.start(log, name, statement.stream)
         stateful = [each for each in dict.fromkeys(walk(view.root)) if isinstance(each, Aggregate | Join)]
         graph = operator_graph(view.root, dict(enumerate(stateful, 1)))
-        table = ViewTable(query.id, name, COLUMNS, ("customer",), view.indexes, operators=graph)
+        table = ViewTable(
+            query.id, name, COLUMNS, ("customer",), view.indexes, operators=graph, reads=columns_read(view.root)
+        )
         names = name_operators(list(stateful))
         await Registry(log).create_view_table(table, ViewState(names, None, None))
         return cls(query, table)

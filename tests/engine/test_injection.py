@@ -97,7 +97,7 @@ async def test_hostile_gate_and_rule_names(name: str, log: Log) -> None:
     await log.configure(name)
     registry = Registry(log)
     query = await registry.register(name, ["from: x"], "abc", sink=name, history_seconds=60)
-    fence = await registry.acquire_lease(name, name, 30.0, query.at)
+    fence = await registry.acquire_lease(query, name, 30.0)
     assert fence is not None
     scope = WatermarkScope.PARTITION
     target = CommitTarget(query.id, name, fence, 30.0, [], None, TimeRules(), scope, name, "drop", 60.0)

@@ -131,7 +131,7 @@ def query_details(
     view: ViewStatus | None = None,
 ) -> dict[str, Any]:
     """Return the document of ``query show``."""
-    has_live_view = activity.has_result or view is not None
+    has_live_view = activity.has_result or (view is not None and not query.is_rebuild)
     return {
         **query_listing(query, groups),
         "description": query.description,

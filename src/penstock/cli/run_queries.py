@@ -46,12 +46,14 @@ def _start(start: Callable[[], Query], out: Output, text: str) -> Query:
         with out.spinner(text):
             return start()
     except QueryChanged as error:
-        raise QueryChanged(
-            error.name,
-            error.changes,
-            "Run it with --reset to start over, or give the new stream another query id "
-            "(with --from it can read from another position)",
-        ) from None
+        advice = (
+            "Run it with --rebuild to compute the new version beside the old one and then switch, with --reset to "
+            "start over, or give the new view another name"
+            if error.is_view
+            else "Run it with --reset to start over, or give the new stream another query id "
+            "(with --from it can read from another position)"
+        )
+        raise QueryChanged(error.name, error.changes, advice, is_view=error.is_view) from None
 
 
 def _print_status(out: Output, query: Query, reporter: StatusReporter) -> None:

@@ -27,6 +27,7 @@
     │   ├── IdempotencyConflict   the idempotency key was used for other events
     │   ├── GroupBusy             the group belongs to a running query
     │   ├── QueryChanged          another stream was started under this name
+    │   ├── QueryReplaced         another version of the query was started, or it was deleted
     │   ├── LockNotHeld           the lock is held by another owner, or its time has ended
     │   └── TransactionRefused    an ack of a transaction was refused, so the transaction was rolled back
     │       └── PreconditionFailed  a required entry has another version (``index``, ``result``)
@@ -192,13 +193,18 @@ class GroupBusy(Conflict):
 class QueryChanged(Conflict):
     """Another stream was started under this name. ``changes`` lists the differences, a line each."""
 
-    def __init__(self, name: str, changes: str, advice: str) -> None:
+    def __init__(self, name: str, changes: str, advice: str, *, is_view: bool = False) -> None:
+        wrong = "rows" if is_view else "open windows"
         super().__init__(
-            f"query {name!r} was started before as another stream, and its open windows would be wrong:\n{changes}\n"
-            f"{advice}"
+            f"query {name!r} was started before as another stream, and its {wrong} would be wrong:\n{changes}\n{advice}"
         )
         self.name = name
         self.changes = changes
+        self.is_view = is_view
+
+
+class QueryReplaced(Conflict):
+    """The query that this driver ran was replaced by another version, or deleted."""
 
 
 class TransactionRefused(Conflict):

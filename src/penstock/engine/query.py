@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import socket
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from typing import ClassVar
 from uuid import uuid4
@@ -18,6 +18,7 @@ from uuid import uuid4
 import psycopg
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
 from penstock.core.backoff import Backoff
 from penstock.core.errors import (
@@ -27,6 +28,7 @@ from penstock.core.errors import (
     LeaseLost,
     PenstockError,
     PlanningFailed,
+    QueryReplaced,
     SparkFailure,
 )
 from penstock.core.event_loop import EventLoopClosed, EventLoopThread
@@ -42,8 +44,11 @@ from penstock.engine.cycle.cycle_runner import build_small_job
 from penstock.engine.cycle.query_setup import NoSampleEvents, PreparedQuery, prepare_query
 from penstock.engine.driver.loop import CycleLoop, RunState
 from penstock.engine.gates.gate_rules import check_gate_queues
-from penstock.engine.query_registry import RegisteredQuery, Registry
+from penstock.engine.query_registry import RegisteredQuery, Registry, rebuild_line
 from penstock.engine.query_status import Status
+from penstock.engine.rebuild.lease_keeper import driver_name
+from penstock.engine.rebuild.stored_view import find_view
+from penstock.engine.rebuild.view_rebuild import RebuildContext, ViewRebuild, change_in_place, view_definition
 from penstock.engine.results.result_reader import QueryRows, RowRequest, read_page, read_rows
 from penstock.engine.run_options import RunOptions
 from penstock.engine.source_views import check_source_views, resolve_views
@@ -89,7 +94,15 @@ class Query:
     #: The same after the database was lost, which may be back any moment.
     reconnect_backoff: ClassVar[Backoff] = Backoff(1.0, 5.0)
 
-    def __init__(self, stream: Definition, name: str, settings: Settings, options: RunOptions) -> None:
+    def __init__(
+        self,
+        stream: Definition,
+        name: str,
+        settings: Settings,
+        options: RunOptions,
+        *,
+        rebuild_of: str | None = None,
+    ) -> None:
         stream.check()
         if settings.tracing:
             get_tracer_provider()  # raises before Spark starts if OpenTelemetry is missing
@@ -99,6 +112,8 @@ class Query:
         split_stream(stream)  # raises if the stream cannot run
         self._settings = settings
         self._options = options
+        #: The view of which this query computes a new version.
+        self._rebuild_of = rebuild_of
         self._event_loop = EventLoopThread(f"penstock {name}")
         self._database = Database(settings)
         self._log = Log(self._database)
@@ -206,30 +221,31 @@ class Query:
             run(self._log.catalog.check_exists(queue))
         run(check_gate_queues(self._log, self._stream))
         if self._options.reset:
-            run(registry.delete(self.name))
+            run(registry.delete(self.name, starts_over=True))
+        if self._options.rebuild and self._stream.view is not None:
+            self._rebuild_view(registry)
+            if self._state.stopping.is_set():
+                return
         run(check_source_views(registry, self._stream, self.name))
-        lines = describe(self._stream)
-        query = run(
-            registry.register(
-                self.name,
-                lines,
-                fingerprint(lines),
-                sink=self._stream.sink,
-                history_seconds=self._options.history_retention_seconds,
-            )
-        )
+        query = self._register(registry)
         self._id = query.id
         stream = with_stored_order(self._stream, query.description, query.columns)
         backlog = query_status.poll_backlog(self._database, query.id, self.status)
-        self._watchers = [self._event_loop.submit(task) for task in (self._obey_commands(query), backlog)]
+        self._watchers = [self._event_loop.submit(task) for task in (self._obey_commands(query.id, query.at), backlog)]
         if self._stream.sink is not None:
             run(self._create_sink_queue(self._stream.sink))
-        options = self._options
-        shared = spark_session(app_name=f"penstock {self.name}", master=options.master, conf=options.spark_conf)
-        # A session of its own has its own views and settings in the shared Spark.
-        spark = new_session(shared)
+        spark = self._new_spark_session()
         context = QueryContext(
-            query.id, self.name, stream, split_stream(stream), options, self._log, registry, spark, run
+            query.id,
+            self.name,
+            stream,
+            split_stream(stream),
+            self._options,
+            self._log,
+            registry,
+            spark,
+            run,
+            is_rebuild=self._rebuild_of is not None,
         )
         try:
             register_functions(spark, stream.functions.values())
@@ -237,20 +253,94 @@ class Query:
         except InvalidRequest:
             if query.is_new and run(registry.has_no_cycles(query.id)):
                 # Free the name for the corrected stream.
-                run(registry.delete(self.name))
+                run(registry.delete(self.name, starts_over=True))
             raise
+
+    def _new_spark_session(self) -> SparkSession:
+        """Return a session of its own, which has its own views and settings in the shared Spark."""
+        options = self._options
+        shared = spark_session(app_name=f"penstock {self.name}", master=options.master, conf=options.spark_conf)
+        return new_session(shared)
+
+    def _register(self, registry: Registry) -> RegisteredQuery:
+        lines = describe(self._stream)
+        if self._rebuild_of is not None:
+            lines = [rebuild_line(self._rebuild_of), *lines]
+        registered = registry.register(
+            self.name,
+            lines,
+            fingerprint(lines),
+            sink=self._stream.sink,
+            history_seconds=self._options.history_retention_seconds,
+        )
+        return self._event_loop.run(registered)
+
+    def _rebuild_view(self, registry: Registry) -> None:
+        """Switch the view to a new version, if its definition has changed. Returns early if the query is to stop."""
+
+        def start_pass(stream: Definition, name: str) -> Query:
+            options = replace(
+                self._options, rebuild=False, available_now=True, flush=False, sinks=False, report_seconds=0.0
+            )
+            return Query(stream, name, self._settings, options, rebuild_of=self.name).start()
+
+        def show_progress(status: Status) -> None:
+            self.status.state, self.status.events_in, self.status.lag = "rebuilding", status.events_in, status.lag
+            self._state.started.set()
+
+        run = self._event_loop.run
+        stored = run(find_view(self._log, self.name))
+        if stored is None:
+            return
+        spark = self._new_spark_session()
+        context = RebuildContext(
+            self._log,
+            registry,
+            spark,
+            self._options,
+            self._event_loop,
+            start_pass,
+            self._state.stopping,
+            show_progress,
+        )
+        watcher = self._event_loop.submit(self._obey_commands(stored.id, stored.now))
+        try:
+            ViewRebuild(context, self._stream, self.name).run()
+        finally:
+            watcher.cancel()
+            self.status.events_in, self.status.lag = 0, None
+
+    def _change_definition(self, context: QueryContext, query: RegisteredQuery, fence: int) -> RegisteredQuery:
+        """Store a definition with which the view keeps its state."""
+        options = self._options
+        definition = view_definition(self.name, self._stream, options.history_retention_seconds)
+        log, registry, spark = context.log, context.registry, context.spark
+        context.run(change_in_place(log, registry, spark, definition, fence, options.lease_seconds))
+        _logger.info("the view %r has its new definition, and keeps its state", self.name)
+        return replace(query, fingerprint=definition.fingerprint, is_changed=False)
 
     def _run_until_stopped(self, context: QueryContext, query: RegisteredQuery) -> None:
         """Take the lease, run cycles, and start again after a failure, until the query is to end."""
         restarts, failed_fence = 0, None
         while True:
-            fence, warm = self._take_lease(context, query)
+            try:
+                fence, warm = self._take_lease(context, query)
+            except QueryReplaced:
+                if not query.is_changed:
+                    raise
+                # Another driver may have stored the definition of this one.
+                query = self._register(context.registry)
+                if query.id != context.id:
+                    raise
+                continue
             if fence is None and failed_fence is not None and self._flush:
                 fence = self._take_lease_to_flush(context, query, failed_fence)
             if fence is None:
                 return
             loop, is_finished = CycleLoop(context, self._state, fence), False
             try:
+                if query.is_changed:
+                    query = self._change_definition(context, query, fence)
                 # Sinks run only with the lease: those of a standby would take part of the driver's events.
                 with self._running_sinks():
                     loop.run(warm)
@@ -302,11 +392,11 @@ class Query:
             else:
                 await self._log.configure(name, partitioning="hash", partitions=8, only_new=False)
 
-    async def _obey_commands(self, query: RegisteredQuery) -> None:
+    async def _obey_commands(self, query: int, since: datetime) -> None:
         """Pause, resume and stop as commands from other processes demand."""
         while not self._state.stopping.is_set():
             try:
-                command = await query_commands.read_commands(self._database, query.id, query.at)
+                command = await query_commands.read_commands(self._database, query, since)
             except (PenstockError, psycopg.Error):
                 command = None
             if command is not None and command.stopped:
@@ -319,12 +409,15 @@ class Query:
 
     def _take_lease(self, context: QueryContext, query: RegisteredQuery) -> tuple[int | None, PreparedQuery | None]:
         """Wait as a standby until the lease is free. Returns a fencing number and what was prepared meanwhile."""
-        driver = f"{socket.gethostname()}:{os.getpid()}"
+        driver = driver_name()
         warm: PreparedQuery | None = None
         while not self._state.stopping.is_set():
             try:
-                take = context.registry.acquire_lease(self.name, driver, self._options.lease_seconds, query.at)
-                fence = context.run(take)
+                fence = context.run(context.registry.acquire_lease(query, driver, self._options.lease_seconds))
+            except QueryReplaced:
+                if warm is not None:
+                    warm.close()
+                raise
             except (PenstockError, psycopg.Error):
                 fence = None
             if fence is not None:
@@ -348,15 +441,16 @@ class Query:
         """
         if self._flush_deadline is None:
             self._flush_deadline = time.monotonic() + self._options.lease_seconds + self._flush_seconds
-        driver = f"{socket.gethostname()}:{os.getpid()}"
+        driver = driver_name()
         while time.monotonic() < self._flush_deadline:
             try:
-                take = context.registry.acquire_lease(self.name, driver, self._options.lease_seconds, query.at)
-                fence = context.run(take)
+                fence = context.run(context.registry.acquire_lease(query, driver, self._options.lease_seconds))
                 if fence is not None:
                     return fence
                 if (context.run(context.registry.current_fence(query.id)) or 0) > failed_fence:
                     return None
+            except QueryReplaced:
+                raise
             except (PenstockError, psycopg.Error) as error:
                 self.status.error = error_summary(error)
             time.sleep(_STANDBY_SECONDS)

@@ -8,17 +8,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from shlex import quote
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg
 
-from penstock.core.errors import Conflict, GroupBusy, InvalidRequest, NotFound, QueryChanged
+from penstock.core.errors import Conflict, GroupBusy, InvalidRequest, NotFound, QueryChanged, QueryReplaced
 from penstock.db.scalar import fetch_scalar
 from penstock.db.statements import Statements
 from penstock.engine.results import result_tables
 from penstock.engine.results.result_tables import ResultTables
 from penstock.engine.views.drop_view import drop_view_statements
-from penstock.stream.fingerprint import changes
+from penstock.stream.fingerprint import changes, is_view, keeps_state
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -50,6 +51,16 @@ class QueryInfo:
     is_stopped: bool
 
     @property
+    def is_view(self) -> bool:
+        """Whether it is a materialized view."""
+        return is_view(self.description)
+
+    @property
+    def is_rebuild(self) -> bool:
+        """Whether it computes a new version of a view, which is not shown yet."""
+        return bool(self.description) and self.description[0].startswith(rebuild_line(""))
+
+    @property
     def state(self) -> QueryState:
         if not self.is_running:
             return "stopped" if self.is_stopped else "failed"
@@ -61,12 +72,27 @@ class RegisteredQuery:
     """A query that is about to run."""
 
     id: int
+    name: str
+    #: The hash of the stored definition.
+    fingerprint: str
     is_new: bool
     #: The time of registration, by the database's clock.
     at: datetime
     #: The description of its first start, and the columns of its live view.
     description: list[str]
     columns: list[str]
+    #: Whether it is a view whose definition changed in a way that keeps its state. The driver stores the new one.
+    is_changed: bool = False
+
+
+def rebuild_name(view: str) -> str:
+    """The name of the query that computes a new version of a view beside the old one."""
+    return f"{view}:rebuild"
+
+
+def rebuild_line(view: str) -> str:
+    """The first line of the description of such a query."""
+    return f"rebuild of: {view}"
 
 
 class SourceView(NamedTuple):
@@ -80,6 +106,8 @@ class SourceView(NamedTuple):
     is_truncated: bool
     #: True if the reader has read changes of an earlier run of the view.
     has_outdated_reader: bool
+    #: True while a new version of it is computed.
+    is_rebuilt: bool
 
 
 class _StoredQuery(NamedTuple):
@@ -90,6 +118,7 @@ class _StoredQuery(NamedTuple):
     current_view: str | None
     now: datetime
     columns: list[str]
+    is_prepared_view: bool
 
 
 class Registry:
@@ -118,22 +147,55 @@ class Registry:
             query = await self._find(conn, name)
         if query is None:
             raise NotFound(f"query {name!r} was deleted during its start; start it again")
-        if query.fingerprint != fingerprint:
-            raise QueryChanged(
-                name,
-                changes(query.description, description),
-                "Start it with reset=True to start over, or give the new stream another query_id "
-                "(with subscription_from=... it can read from the same position)",
-            )
+        is_changed = query.fingerprint != fingerprint
+        if is_changed and not keeps_state(query.description, description):
+            raise _changed(name, query.description, description)
         async with self._log.database.connection() as conn:
             await conn.execute(_sql["set_history_retention"], {"query": query.id, "history": history_seconds})
-        return RegisteredQuery(query.id, created is not None, query.now, query.description, query.columns)
+        return RegisteredQuery(
+            query.id,
+            name,
+            query.fingerprint,
+            created is not None,
+            query.now,
+            query.description,
+            query.columns,
+            is_changed,
+        )
 
-    async def acquire_lease(self, name: str, driver: str, lease_seconds: float, since: datetime) -> int | None:
-        """Return a fencing number, or None if another driver has the lease or the query was stopped after ``since``."""
-        params = {"name": name, "driver": driver, "lease": timedelta(seconds=lease_seconds), "since": since}
+    async def acquire_lease(self, query: RegisteredQuery, driver: str, lease_seconds: float) -> int | None:
+        """Return a fencing number; None if another driver has the lease or the query was stopped after its start here.
+
+        Raises:
+            QueryReplaced: The query was deleted, or has another definition.
+        """
+        params = {
+            "query": query.id,
+            "name": query.name,
+            "fingerprint": query.fingerprint,
+            "driver": driver,
+            "lease": timedelta(seconds=lease_seconds),
+            "since": query.at,
+        }
         async with self._log.database.connection() as conn:
             fence: int | None = await fetch_scalar(conn, _sql["acquire_lease"], params)
+            if fence is not None or await fetch_scalar(conn, _sql["find_registered"], params) is not None:
+                return fence
+        raise QueryReplaced(
+            f"query {query.name!r} was deleted, or another version of it was started: this driver has the old one. "
+            "Nothing is lost: start it with the current definition"
+        )
+
+    async def seize_lease(self, query: int, fingerprint: str, driver: str, lease_seconds: float) -> int | None:
+        """Take the lease from the driver that holds it. Returns a fencing number; None for another definition."""
+        params = {
+            "query": query,
+            "fingerprint": fingerprint,
+            "driver": driver,
+            "lease": timedelta(seconds=lease_seconds),
+        }
+        async with self._log.database.connection() as conn:
+            fence: int | None = await fetch_scalar(conn, _sql["seize_lease"], params)
         return fence
 
     async def renew_lease(self, query: int, fence: int, lease_seconds: float) -> bool:
@@ -175,8 +237,8 @@ class Registry:
         async with self._log.database.connection() as conn, conn.transaction():
             await conn.execute(_sql["lock_catalog"])
             query = await self._find(conn, result.name)
-            if query is None:
-                return
+            if query is None or query.id != result.query_id:
+                return  # it was deleted or replaced meanwhile
             if query.has_tables:
                 if query.current_view is None:  # a query of an earlier version
                     await self._create_current_view(conn, result)
@@ -200,9 +262,14 @@ class Registry:
         """Create the table of a view's result, if it does not exist, and store what its state consists of."""
         async with self._log.database.connection() as conn, conn.transaction():
             await conn.execute(_sql["lock_catalog"])
-            if await self._find(conn, table.name) is None:
-                return
-            for statement in table.create_statements():
+            query = await self._find(conn, table.name)
+            if query is None or query.id != table.query_id:
+                return  # it was deleted or replaced meanwhile
+            statements = table.create_statements()
+            if not query.is_prepared_view:
+                # Later changes of the indexes are for the driver: to create one, the table is locked.
+                statements += table.index_statements().values()
+            for statement in statements:
                 await conn.execute(statement, prepare=False)
             params = {
                 "query": table.query_id,
@@ -214,38 +281,57 @@ class Registry:
     async def source_view(self, name: str, reader: str) -> SourceView | None:
         """Return a view that a query reads; None if there is no such view, or it was never prepared."""
         async with self._log.database.connection() as conn:
-            row = await (await conn.execute(_sql["source_view"], {"name": name, "reader": reader})).fetchone()
+            row = await (
+                await conn.execute(_sql["source_view"], {"name": name, "reader": reader, "rebuild": rebuild_name(name)})
+            ).fetchone()
         if row is None:
             return None
         view, *others = row
         types = {each["name"]: each["spark_type"] for each in view["columns"] if not each["is_hidden"]}
         return SourceView(types, *others)
 
-    async def delete(self, name: str) -> bool:
+    async def delete(self, name: str, *, starts_over: bool = False) -> bool:
         """Delete a query with its state, its history and its consumer groups; False if there is no such query.
 
+        Args:
+            name: The query.
+            starts_over: The query is started again: views that read it may exist, and are started over after it.
+
         Raises:
-            GroupBusy: the query is running.
+            GroupBusy: The query is running.
+            Conflict: Other views read it.
         """
         async with self._log.database.connection() as conn, conn.transaction():
             await conn.execute(_sql["lock_catalog"])
-            row = await (await conn.execute(_sql["lock"], {"name": name})).fetchone()
-            if row is None:
-                return False
-            query_id, is_running, current_view = row
-            if is_running:
-                raise GroupBusy(f"query {name!r} is running; stop it first")
-            await conn.execute(_sql["set_result"], {"query": query_id, "result": None})
-            await self._replace_state_view(conn)
-            if current_view is not None:
-                await conn.execute(result_tables.drop_current_view(current_view), prepare=False)
-            for statement in (
-                *result_tables.drop_statements(query_id, name),
-                *drop_view_statements(query_id, name),
-            ):
-                await conn.execute(statement, prepare=False)
-            await self._log.consumer_groups.delete_of_query(conn, name)
-            await conn.execute(_sql["delete"], {"query": query_id})
+            readers = [] if starts_over else await self._readers(conn, name)
+            if readers:
+                raise Conflict(
+                    f"the view {name!r} is read by {', '.join(map(repr, readers))}: delete what reads it first, "
+                    f"`penstock query delete {quote(readers[0])}`"
+                )
+            rebuild = await self._find(conn, rebuild_name(name))
+            if rebuild is not None and rebuild.description[:1] == [rebuild_line(name)]:
+                await self._delete(conn, rebuild_name(name))
+            return await self._delete(conn, name)
+
+    async def _delete(self, conn: AsyncConnection[Any], name: str) -> bool:
+        row = await (await conn.execute(_sql["lock"], {"name": name})).fetchone()
+        if row is None:
+            return False
+        query_id, is_running, current_view = row
+        if is_running:
+            raise GroupBusy(f"query {name!r} is running: stop it first, `penstock query stop {quote(name)}`")
+        await conn.execute(_sql["set_result"], {"query": query_id, "result": None})
+        await self._replace_state_view(conn)
+        if current_view is not None:
+            await conn.execute(result_tables.drop_current_view(current_view), prepare=False)
+        for statement in (
+            *result_tables.drop_statements(query_id, name),
+            *drop_view_statements(query_id, name),
+        ):
+            await conn.execute(statement, prepare=False)
+        await self._log.consumer_groups.delete_of_query(conn, name)
+        await conn.execute(_sql["delete"], {"query": query_id})
         return True
 
     async def list(self) -> Sequence[QueryInfo]:
@@ -273,10 +359,28 @@ class Registry:
         row = await (await conn.execute(_sql["find"], {"name": name})).fetchone()
         return None if row is None else _StoredQuery._make(row)
 
+    async def _readers(self, conn: AsyncConnection[Any], name: str) -> Sequence[str]:
+        rows = await (await conn.execute(_sql["readers"], {"name": name})).fetchall()
+        return [reader for (reader,) in rows]
+
     async def _replace_state_view(self, conn: AsyncConnection[Any]) -> None:
         """Create the view over the open windows of all queries again."""
         rows = await (await conn.execute(_sql["results"])).fetchall()
         await conn.execute(result_tables.all_states_view([result["part"] for (result,) in rows]), prepare=False)
+
+
+def _changed(name: str, before: list[str], after: list[str]) -> QueryChanged:
+    if is_view(before) and is_view(after):
+        advice = (
+            "Start it with rebuild=True to compute the new version beside the old one and then switch, with reset=True "
+            "to start over, or give the new view another name"
+        )
+        return QueryChanged(name, changes(before, after), advice, is_view=True)
+    advice = (
+        "Start it with reset=True to start over, or give the new stream another query_id "
+        "(with subscription_from=... it can read from the same position)"
+    )
+    return QueryChanged(name, changes(before, after), advice)
 
 
 @contextmanager

@@ -18,6 +18,8 @@ class RunOptions:
 
     #: Start over: delete the query's windows, its history and its position.
     reset: bool = False
+    #: Compute the new version of a changed view beside the old one, and switch once it has caught up.
+    rebuild: bool = False
     #: Refuse a field that no recent event has and whose type is not declared, when the query starts for the first time.
     strict: bool = True
     #: Where a new query starts: "beginning", "now", or a time.
@@ -52,8 +54,10 @@ class RunOptions:
         """Validate options; those that are not given keep their defaults."""
         check_option_names(given, sorted(f.name for f in fields(cls)), "query")
         options = cls(**given)
-        for name in ("reset", "strict", "available_now", "flush"):
+        for name in ("reset", "rebuild", "strict", "available_now", "flush"):
             check_flag(name, getattr(options, name))
+        if options.reset and options.rebuild:
+            raise InvalidOption("reset and rebuild exclude each other: give one of them", option="rebuild")
         for name in ("master", "key_name"):
             text = getattr(options, name)
             if text is not None and (not isinstance(text, str) or not text or find_text_problem(text) is not None):

@@ -107,6 +107,23 @@ def changes(before: list[str], after: list[str]) -> str:
     return "\n".join(differences)
 
 
+def is_view(lines: Sequence[str]) -> bool:
+    """Return whether a description is that of a materialized view."""
+    return bool(lines) and lines[0].startswith("view ")
+
+
+def keeps_state(before: Sequence[str], after: Sequence[str]) -> bool:
+    """Return whether a view can go on from its state with another definition.
+
+    Indexes and the queue of the changes do not matter to its operators and columns.
+    """
+    return is_view(before) and _state_lines(before) == _state_lines(after)
+
+
+def _state_lines(lines: Sequence[str]) -> list[str]:
+    return [line for line in lines if not line.startswith(("index: ", "to: "))]
+
+
 def _with_sorted_aggregates(lines: list[str]) -> list[str]:
     """Return a description with its aggregates, which are adjacent, sorted by name."""
     indexes = [index for index, line in enumerate(lines) if line.startswith("aggregate ")]

@@ -26,6 +26,7 @@ from penstock.engine.cycle.commit import Committer
 from penstock.engine.cycle.commit_steps import finish_cycle
 from penstock.engine.foreground import run_until_stopped
 from penstock.engine.query import Query
+from penstock.engine.rebuild.view_switch import ViewSwitch
 from penstock.engine.run_options import RunOptions
 from penstock.engine.views.state.operator_state import OperatorState, StateConfig
 from penstock.engine.worker import task_reports
@@ -81,6 +82,43 @@ def before_transaction(commits: int, number: signal.Signals) -> None:
         return await real(self, work)
 
     mock.patch.object(Committer, "commit", commit).start()
+
+
+def before_switch(number: signal.Signals) -> None:
+    """The new version of a view has read all; the old one is fenced off. This hits the first switch."""
+    real, made = ViewSwitch.switch, iter(range(1_000_000))
+
+    @wraps(real)
+    async def switch(self: ViewSwitch, *arguments: Any) -> None:
+        if next(made) == 0:
+            _hit_all(number)
+        await real(self, *arguments)
+
+    mock.patch.object(ViewSwitch, "switch", switch).start()
+
+
+def in_switch(number: signal.Signals) -> None:
+    """Changes are appended and the new version is shown; the COMMIT has not been sent."""
+    real = ViewSwitch._show
+
+    @wraps(real)
+    async def show(self: ViewSwitch, *arguments: Any) -> None:
+        await real(self, *arguments)
+        _hit_all(number)
+
+    mock.patch.object(ViewSwitch, "_show", show).start()
+
+
+def after_switch(number: signal.Signals) -> None:
+    """The new version has the name of the view, and no driver yet."""
+    real = ViewSwitch.switch
+
+    @wraps(real)
+    async def switch(self: ViewSwitch, *arguments: Any) -> None:
+        await real(self, *arguments)
+        _hit_all(number)
+
+    mock.patch.object(ViewSwitch, "switch", switch).start()
 
 
 def tasks_run_twice(notes: str, differs: bool) -> None:
@@ -149,6 +187,14 @@ def prepare(fault: list[Any]) -> None:
             after_commit(commits, signal.SIGKILL)
         case ["killed before commit", int(commits)]:
             before_commit(commits, signal.SIGKILL)
+        case ["killed before the switch"]:
+            before_switch(signal.SIGKILL)
+        case ["killed in the switch"]:
+            in_switch(signal.SIGKILL)
+        case ["killed after the switch"]:
+            after_switch(signal.SIGKILL)
+        case ["paused before the switch"]:
+            before_switch(signal.SIGSTOP)
         case ["paused before its transaction", int(commits)]:
             before_transaction(commits, signal.SIGSTOP)
         case ["paused before commit", int(commits)]:
@@ -177,6 +223,7 @@ def run_statements(url: str, file: str, options: dict[str, Any]) -> None:
     conf = [word for name, value in options["spark_conf"].items() for word in ("--conf", f"{name}={value}")]
     sys.argv[1:] = ["sql", file, "--database-url", url, "--master", options["master"], *conf]
     sys.argv += ["--interval", str(options["interval_seconds"])]
+    sys.argv += ["--rebuild"] if options.get("rebuild") else []
     command_line()
 
 

@@ -24,12 +24,22 @@ _PAID = (
     "GROUP BY o.customer"
 )
 _BEST = "SELECT customer, orders FROM {} ORDER BY orders DESC, customer NULLS FIRST LIMIT 2"
-STATEMENTS = (
-    f"{QUEUES}"
-    f"CREATE MATERIALIZED VIEW paid WITH (changes = 'paid.changes') AS {_PAID};"
-    f"CREATE MATERIALIZED VIEW best WITH (changes = 'best.changes') AS {_BEST.format('paid')};"
+#: Another definition of the view ``paid``.
+PAID_LARGE = _PAID.replace("GROUP BY o.customer", "WHERE o.amount > 1 GROUP BY o.customer").replace(
+    "max(t.paid) AS most", "min(t.paid) AS least, max(t.paid) AS most"
 )
-_QUESTIONS = {"paid": _PAID, "best": _BEST.format(f"({_PAID})")}
+
+
+def statements(paid: str = _PAID) -> str:
+    return (
+        f"{QUEUES}"
+        f"CREATE MATERIALIZED VIEW paid WITH (changes = 'paid.changes') AS {paid};"
+        f"CREATE MATERIALIZED VIEW best WITH (changes = 'best.changes') AS {_BEST.format('paid')};"
+    )
+
+
+def questions(paid: str = _PAID) -> dict[str, str]:
+    return {"paid": paid, "best": _BEST.format(f"({paid})")}
 
 
 class Shop:
@@ -38,7 +48,7 @@ class Shop:
     def __init__(self, bench: Bench, file: Path, seed: int) -> None:
         self._bench, self._chance, self._count = bench, random.Random(seed), 0
         self.file = file
-        file.write_text(STATEMENTS)
+        file.write_text(statements())
         for queue in ("orders", "payments"):
             bench.queue(queue)
 
@@ -48,9 +58,9 @@ class Shop:
         for queue, make in (("orders", random_order), ("payments", random_payment)):
             self._bench.push([(None, make(self._chance, number)) for number in numbers], queue)
 
-    def check(self) -> None:
+    def check(self, paid: str = _PAID) -> None:
         """Wait until the rows are those of DuckDB, and compare them with the changes that were written."""
-        expected = {view: expected_rows(self._bench, question) for view, question in _QUESTIONS.items()}
+        expected = {view: expected_rows(self._bench, question) for view, question in questions(paid).items()}
         with suppress(TimeoutError):
             await_rows(self._bench.url, expected)
         for view, rows in expected.items():
@@ -62,8 +72,11 @@ class Shop:
         before = self._commits()
         eventually(lambda: all(now > then for now, then in zip(self._commits(), before, strict=True)), what="a commit")
 
+    def queries(self) -> list[str]:
+        return list(self._bench.ask("SELECT array_agg(name ORDER BY name) FROM penstock.queries"))
+
     def _commits(self) -> list[int]:
-        return [self._bench.ledger("cycle", view) for view in _QUESTIONS]
+        return [self._bench.ledger("cycle", view) for view in questions()]
 
 
 def await_rows(url: str, expected: Mapping[str, Counter[tuple[Any, ...]]], seconds: float = 200) -> None:

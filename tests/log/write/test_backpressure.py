@@ -299,7 +299,7 @@ async def test_pushes_wait_for_a_query_that_runs_or_failed_and_not_for_one_that_
 
     async def start() -> tuple[int, int]:
         query = await registry.register("sales", ["a"], "a", sink=None, history_seconds=60)
-        fence = await registry.acquire_lease("sales", "tests", 60, query.at)
+        fence = await registry.acquire_lease(query, "tests", 60)
         assert fence is not None
         return query.id, fence
 

@@ -33,19 +33,30 @@ _ACTIVITY_PERIOD = timedelta(minutes=5)
 _MAX_ERROR_CHARACTERS = 60
 
 
-@command(app, "list", examples=["penstock query list", "penstock query list --json | jq '.[].name'"])
-async def list_queries(session: CommandSession) -> None:
+@command(
+    app,
+    "list",
+    examples=["penstock query list", "penstock query list --views", "penstock query list --json | jq '.[].name'"],
+)
+async def list_queries(
+    session: CommandSession,
+    views: Annotated[bool, typer.Option("--views", help="List materialized views only.")] = False,
+) -> None:
     """List all queries with their state, driver, queues, lag and last commit."""
+    await print_queries(session, views_only=views)
+
+
+async def print_queries(session: CommandSession, *, views_only: bool = False) -> None:
     from penstock.engine.client_queries import list_client_queries
     from penstock.engine.query_registry import Registry
 
     async with session.log() as log:
         groups = await log.groups()
-        listing = [json_output.query_listing(info, _groups_of(info, groups)) for info in await Registry(log).list()]
-        listing += [
-            json_output.query_listing(query, query.groups) for query in await list_client_queries(log, groups=groups)
-        ]
-        listing.sort(key=itemgetter("name"))
+        queries = [query for query in await Registry(log).list() if query.is_view or not views_only]
+        client_queries = [] if views_only else await list_client_queries(log, groups=groups)
+    listing = [json_output.query_listing(query, _groups_of(query, groups)) for query in queries]
+    listing += [json_output.query_listing(query, query.groups) for query in client_queries]
+    listing.sort(key=itemgetter("name"))
     rows = [
         (
             query["name"],
@@ -61,7 +72,11 @@ async def list_queries(session: CommandSession) -> None:
     ]
     numbers = ("lag", "cycle")
     columns = ("query", "state", "driver", "reads", "writes", *numbers, "last commit")
-    empty = "There is no query yet. `penstock run app.py` runs the streams of a file."
+    empty = (
+        "There is no materialized view yet. `penstock sql FILE` runs those of a file."
+        if views_only
+        else "There is no query yet. `penstock run app.py` runs the streams of a file."
+    )
     session.out.listing(listing, columns, rows, right=numbers, empty=empty)
 
 
@@ -72,7 +87,7 @@ async def show(session: CommandSession, query: QueryName) -> None:
     from penstock.engine.views.view_size import read_view_status
 
     async with session.log() as log:
-        info = await _find_query(log, query)
+        info = await find_query(log, query)
         groups = _groups_of(info, await log.groups())
         activity = await read_activity(log.database, info.id, _ACTIVITY_PERIOD)
         view = await read_view_status(log.database, info.id)
@@ -90,7 +105,7 @@ async def show(session: CommandSession, query: QueryName) -> None:
             *((f"lag in {group.queue}", counted(group.lag, "event")) for group in groups),
             *([("open windows", number(activity.open_windows))] if activity.has_result else []),
             *([("view", details["live_view"])] if details["live_view"] else []),
-            *([] if view is None else _view_fields(view)),
+            *([] if view is None else view_fields(view)),
             *([("history kept", duration(activity.history_seconds))] if activity.has_result else []),
             *([] if activity.watermark is None else [("watermark", format_time(activity.watermark))]),
             ("last commit", format_time(info.committed_at)),
@@ -100,7 +115,7 @@ async def show(session: CommandSession, query: QueryName) -> None:
     )
     session.out.section("Steps", "\n".join(info.description))
     if view is not None and view.operators:
-        session.out.section("State", "\n".join(map(_operator_line, view.operators)))
+        session.out.section("State", "\n".join(map(operator_line, view.operators)))
     session.out.fields(
         "In the last five minutes",
         [
@@ -113,7 +128,7 @@ async def show(session: CommandSession, query: QueryName) -> None:
     )
 
 
-def _view_fields(view: ViewStatus) -> list[tuple[str, str]]:
+def view_fields(view: ViewStatus) -> list[tuple[str, str]]:
     """The lines of a materialized view: its key, its rows, and the size of its state."""
     state = size(view.state_bytes)
     if view.max_state_bytes is not None:
@@ -128,7 +143,7 @@ def _view_fields(view: ViewStatus) -> list[tuple[str, str]]:
     ]
 
 
-def _operator_line(operator: OperatorSize) -> str:
+def operator_line(operator: OperatorSize) -> str:
     return f"{operator.name}: {counted(operator.rows, 'row')}, {size(operator.bytes)}"
 
 
@@ -154,7 +169,7 @@ async def cycles(
     from penstock.engine.cycle_ledger import read_cycles
 
     async with session.log() as log:
-        info = await _find_query(log, query)
+        info = await find_query(log, query)
         records = await read_cycles(log.database, info.id, limit=limit, failed=failed)
     records.reverse()
     numbers = ("cycle", "events", "out", "windows", "late", "dead", "ms")
@@ -279,14 +294,14 @@ async def delete(session: CommandSession, query: QueryName, yes: Yes = False) ->
     async with session.log() as log:
         client_query = await find_client_query(log, query)
         if client_query is None:
-            await _find_query(log, query)
+            await find_query(log, query)
         if not yes:
             session.out.confirm(f"Delete query {query}, its open windows and its history?")
         deleted = await (Registry(log).delete(query) if client_query is None else delete_client_query(log, query))
     session.out.result({"query": query, "deleted": deleted}, f"Deleted query {query}.")
 
 
-async def _find_query(log: Log, name: str) -> QueryInfo:
+async def find_query(log: Log, name: str) -> QueryInfo:
     from penstock.engine.client_queries import find_client_query
     from penstock.engine.query_registry import Registry
 

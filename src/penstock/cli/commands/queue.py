@@ -50,6 +50,10 @@ _SHOWN_PARTITIONS = 5
 @command(app, "list", examples=["penstock queue list", "penstock queue list --json | jq '.[].name'"])
 async def list_queues(session: CommandSession) -> None:
     """List all queues with their size, the lag of their slowest group and their dead letters."""
+    await print_queues(session)
+
+
+async def print_queues(session: CommandSession) -> None:
     async with session.transport() as transport:
         listing = [
             json_output.queue_listing(await transport.describe(queue.name)) for queue in await transport.queues()

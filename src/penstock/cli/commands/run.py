@@ -68,6 +68,13 @@ def run_options(
     reset: Annotated[
         bool, _stream_option("--reset", help="Start over: delete the windows, history and positions.")
     ] = False,
+    rebuild: Annotated[
+        bool,
+        _stream_option(
+            "--rebuild",
+            help="Compute the new version of a changed view beside the old one, and switch once it has caught up.",
+        ),
+    ] = False,
     begin: Annotated[
         str | None,
         _stream_option(
@@ -109,6 +116,7 @@ def run_options(
     """Return the options that were given, in the form that the engine accepts."""
     values = {
         "reset": reset or None,
+        "rebuild": rebuild or None,
         "subscription_from": begin if begin is None or begin in ("beginning", "now") else parse_time(begin),
         "strict": None if strict else False,
         "available_now": available_now or None,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from penstock.engine.query import Query
     from penstock.stream.sinks import SinkBinding
     from penstock.stream.statements.application import Application
+    from penstock.stream.statements.commands import CommandStatement
 
 
 root = typer.Typer()
@@ -37,13 +38,19 @@ _MAX_PREVIEW_EVENTS = 100_000
         "penstock sql pipeline.sql --preview 100",
         "penstock sql pipeline.sql",
         "penstock sql pipeline.sql --available-now --flush",
+        "penstock sql 'SHOW MATERIALIZED VIEWS'",
+        "penstock sql 'EXPLAIN SELECT customer, count(*) AS orders FROM orders GROUP BY customer'",
     ],
     options=run_options,
 )
 def sql(
     session: CommandSession,
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A file of statements that define queues, tables, queries and sinks.")
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help="A file of statements that define queues, tables, queries and sinks; or SHOW, EXPLAIN or DROP.",
+        ),
     ],
     check: Annotated[
         bool, typer.Option("--check", help="Print the plan without running it. Needs neither Spark nor a database.")
@@ -68,30 +75,33 @@ def sql(
     """Run the queries and sinks of a file of SQL statements until Ctrl-C.
 
     Missing queues are created first. All queries run in one Spark application. Each continues from its last commit.
+
+    SHOW, EXPLAIN and DROP are run at once. They are given as text, or in a file without other statements.
     """
     from penstock.stream.definition import Definition
+    from penstock.stream.statements.commands import has_commands, parse_commands
     from penstock.stream.statements.statement_parser import parse_application
 
-    if any(character.isspace() for character in str(file)) and not file.exists():
+    statements, name = _read_statements(file)
+    if has_commands(statements, name):
+        if check or preview is not None:
+            raise typer.BadParameter("SHOW, EXPLAIN and DROP have neither a plan nor a preview: leave out the option")
+        _run_commands(session, parse_commands(Definition, statements, name))
+        return
+    if not name:
         raise typer.BadParameter(
-            f"{str(file)!r} does not exist: the argument is a file of statements. To run a statement on the database, "
-            f"use `penstock db psql -- -c {quote(str(file))}`"
+            f"{statements!r} does not exist: the argument is a file of statements, or a text of SHOW, EXPLAIN or DROP. "
+            f"To run a statement on the database, use `penstock db psql -- -c {quote(statements)}`"
         )
-    if not file.is_file():
-        raise typer.BadParameter(f"{str(file)!r} {'is not a file' if file.exists() else 'does not exist'}")
-    try:
-        text = file.read_text()
-    except UnicodeDecodeError:
-        raise typer.BadParameter(f"{str(file)!r} is not text") from None
     with modules_next_to(file):
         if check:
-            application = parse_application(Definition, text, file.name)
+            application = parse_application(Definition, statements, name)
             _bind_sinks(application)
             _print_plan(session, application)
             return
         from penstock.engine.stream import Stream
 
-        application = parse_application(Stream, text, file.name, has_drafts=preview is not None)
+        application = parse_application(Stream, statements, name, has_drafts=preview is not None)
         require_spark()
         if preview is not None:
             _preview(session, application, preview, master, spark_settings(conf, py_files))
@@ -101,6 +111,26 @@ def sql(
             _run(session, application, file, report, chosen)
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
+
+
+def _read_statements(file: Path) -> tuple[str, str]:
+    """Return the text of a file and its name, or the argument itself, without a name, if it is a text."""
+    if not file.exists() and any(character.isspace() for character in str(file)):
+        return str(file), ""
+    if not file.is_file():
+        raise typer.BadParameter(f"{str(file)!r} {'is not a file' if file.exists() else 'does not exist'}")
+    try:
+        return file.read_text(), file.name
+    except UnicodeDecodeError:
+        raise typer.BadParameter(f"{str(file)!r} is not text") from None
+
+
+def _run_commands(session: CommandSession, statements: Sequence[CommandStatement]) -> None:
+    import asyncio
+
+    from penstock.cli.sql_commands import run_commands
+
+    asyncio.run(run_commands(session, statements))
 
 
 def _print_plan(session: CommandSession, application: Application) -> None:

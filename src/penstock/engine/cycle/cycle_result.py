@@ -128,6 +128,8 @@ class QueryContext:
     spark: SparkSession
     #: Runs a coroutine on the event loop of the log.
     run_coroutine: Callable[[Coroutine[Any, Any, Any]], Any]
+    #: True for the new version of a view, which is computed beside the old one.
+    is_rebuild: bool = False
 
     def run(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
         """Run a coroutine on the event loop of the log, and return its result."""

@@ -44,7 +44,7 @@ from penstock.engine.worker.read_config import EMPTY_SCHEMA, ReadConfig
 from penstock.log.event import Event
 from penstock.stream.definition import Definition
 from penstock.stream.views.describe import name_operators
-from penstock.stream.views.view import MaterializedView
+from penstock.stream.views.view import MaterializedView, columns_read
 from penstock.stream.windows import SessionWindow
 
 #: Spark types by field name.
@@ -270,6 +270,8 @@ def _prepare_view(
         view.indexes,
         relation.is_append_only,
         operator_graph(view.root, stateful),
+        columns_read(view.root),
+        is_shown=not context.is_rebuild,
     )
     view_state = ViewState(name_operators(list(stateful.values())), view.state_ttl_seconds, view.max_state_bytes)
     context.run(context.registry.create_view_table(table, view_state))
@@ -289,10 +291,17 @@ def _prepare_view(
 def _load_source_views(
     context: QueryContext, view: MaterializedView, wait: Callable[[], bool] | None
 ) -> dict[str, SourceView]:
-    """Return the views that a view reads; wait until they have been prepared."""
+    """Return the views that a view reads; wait until they have been prepared, and have the columns that it reads."""
     found: dict[str, SourceView] = {}
-    for name in view.source_views:
-        while (source := context.run(context.registry.source_view(name, context.name))) is None:
+    for name, columns in columns_read(view.root).items():
+        while (source := context.run(context.registry.source_view(name, context.name))) is None or (
+            missing := [column for column in columns if column not in source.types]
+        ):
+            if source is not None and not source.is_rebuilt:
+                raise Conflict(
+                    f"the view {name!r} has no column {missing[0]!r}, which {context.name!r} reads: start {name!r} "
+                    "with its new definition and rebuild=True (--rebuild) first"
+                )
             if wait is None or not wait():
                 raise NoSampleEvents
         found[name] = source

@@ -17,6 +17,7 @@ from pyspark.errors import PySparkException
 from penstock.core.errors import (
     ConfigurationError,
     DatabaseUnavailable,
+    LeaseLost,
     PenstockError,
     PlanningFailed,
     QueryError,
@@ -373,6 +374,9 @@ class CycleLoop:
         _logger.warning("query %r: a cycle failed: %s", self._context.name, state.status.error)
         _logger.debug("full error", exc_info=error)
         try:
+            if self._context.run(self._context.registry.current_fence(self._context.id)) != self._fence:
+                # The state that the cycle read may be gone, so no event is to blame.
+                raise LeaseLost(f"query {self._context.name!r} was taken over by another driver, or deleted")
             expired = cycles.count_expired(plan.expired_rows) if plan.expired_rows else 0
             if not (plan.partitions or expired):
                 self._end(error)

@@ -3,7 +3,7 @@
 SELECT id, description, fingerprint, result IS NOT NULL, result ->> 'current', clock_timestamp(), ARRAY (
     SELECT attname::text FROM pg_attribute
     WHERE attrelid = to_regclass(format('penstock_live.%%I', name)) AND attnum > 0 ORDER BY attnum
-) FROM penstock.queries WHERE name = %(name)s
+), view IS NOT NULL FROM penstock.queries WHERE name = %(name)s
 
 -- name: create
 INSERT INTO penstock.queries (name, description, fingerprint, sink_queue, history_seconds)
@@ -41,8 +41,18 @@ SELECT id, lease_until > clock_timestamp(), result ->> 'current' FROM penstock.q
 -- time, so that no number is used twice, not even after a restored backup that does not know of later drivers.
 UPDATE penstock.queries SET fence = greatest(fence + 1, (extract(epoch FROM clock_timestamp()) * 1000)::bigint),
     driver = %(driver)s, lease_until = clock_timestamp() + %(lease)s
-WHERE name = %(name)s AND lease_until <= clock_timestamp() AND coalesce(stopped_at < %(since)s, true)
+WHERE id = %(query)s AND name = %(name)s AND fingerprint = %(fingerprint)s AND lease_until <= clock_timestamp()
+    AND coalesce(stopped_at < %(since)s, true)
 RETURNING fence
+
+-- name: seize_lease
+UPDATE penstock.queries SET fence = greatest(fence + 1, (extract(epoch FROM clock_timestamp()) * 1000)::bigint),
+    driver = %(driver)s, lease_until = clock_timestamp() + %(lease)s
+WHERE id = %(query)s AND fingerprint = %(fingerprint)s
+RETURNING fence
+
+-- name: find_registered
+SELECT id FROM penstock.queries WHERE id = %(query)s AND name = %(name)s AND fingerprint = %(fingerprint)s
 
 -- name: renew_lease
 UPDATE penstock.queries SET lease_until = clock_timestamp() + %(lease)s
@@ -84,11 +94,16 @@ SELECT q.view, q.sink_queue, q.created_at,
            WHERE p.queue_id = k.id AND coalesce((SELECT l.first_offset FROM penstock.segment_partitions l
                  WHERE l.partition_id = p.id ORDER BY l.end_offset LIMIT 1), p.sealed_end) > 0
        ),
-       coalesce(g.created_at < q.created_at, false)
+       coalesce(g.created_at < q.created_at, false),
+       EXISTS (SELECT FROM penstock.queries n WHERE n.name = %(rebuild)s)
 FROM penstock.queries q
 LEFT JOIN penstock.queues k ON k.name = q.sink_queue
 LEFT JOIN penstock.groups g ON g.queue_id = k.id AND g.name = %(reader)s
 WHERE q.name = %(name)s AND q.view IS NOT NULL
+
+-- name: readers
+-- The views that read a view.
+SELECT q.name FROM penstock.queries q WHERE q.view -> 'reads' ? %(name)s ORDER BY q.name
 
 -- name: results
 SELECT result FROM penstock.queries WHERE result IS NOT NULL ORDER BY id

@@ -67,8 +67,19 @@ def group_changes(rows: pa.Table, key: Sequence[str]) -> ViewChanges:
     )
 
 
-def change_events(changes: ViewChanges, columns: Sequence[ViewColumn], cycle: int, now: datetime) -> OutputRows:
-    """The events of the changes queue, with their keys: ``{"op": "update", "before": {...}, "after": {...}, ...}``."""
+def change_events(
+    changes: ViewChanges,
+    columns: Sequence[ViewColumn],
+    cycle: int,
+    now: datetime,
+    *,
+    old_columns: Sequence[ViewColumn] | None = None,
+) -> OutputRows:
+    """The events of the changes queue, with their keys: ``{"op": "update", "before": {...}, "after": {...}, ...}``.
+
+    ``old_columns`` are the columns of the rows before, if these are of another version of the view.
+    """
+    old_columns = columns if old_columns is None else old_columns
     end = f',"cycle":{cycle},"time":"{now.isoformat()}"}}'
     keys, lines = [], []
     for op, before, after in (
@@ -79,9 +90,10 @@ def change_events(changes: ViewChanges, columns: Sequence[ViewColumn], cycle: in
         keyed = before if before is not None else after
         assert keyed is not None  # noqa: S101 - one of the two is there
         if keyed.num_rows:
-            rows = ["null" if table is None else _json_rows(table, columns) for table in (before, after)]
+            old = "null" if before is None else _json_rows(before, old_columns)
+            new = "null" if after is None else _json_rows(after, columns)
             keys.append(one_chunk(keyed.column(KEY_TEXT)))
-            texts = join_texts(f'{{"op":"{op}","before":', rows[0], ',"after":', rows[1], end)
+            texts = join_texts(f'{{"op":"{op}","before":', old, ',"after":', new, end)
             lines += to_lines(texts).chunks
     # Empty texts are no keys.
     texts = pa.chunked_array(keys, pa.string())

@@ -98,23 +98,27 @@ class ViewReader:
         return self._output(self.compile(frames, tasks).relation)
 
     def _output(self, relation: SparkRelation) -> DataFrame:
-        """The changes as the driver stores them."""
-        schema = relation.frame.schema
-        columns = []
-        for name in relation.names:
-            kind = schema[name].dataType.simpleString()
-            value = quoted(name)
-            if kind == "binary":
-                value = F.base64(value)
-            elif kind in ("double", "float") and name not in relation.key:
-                # As in the changes queue, since JSON has no NaN and no infinity.
-                value = F.when(F.abs(value) < float("inf"), value)
-            elif postgres_type(kind) == "jsonb":
-                value = F.to_json(value, {"ignoreNullFields": "false"})
-            columns.append(value.alias(name))
-        if self.with_key_text:
-            columns.append(_key_text(relation).alias(KEY_TEXT))
-        return relation.frame.select(*columns, WEIGHT)
+        return output_frame(relation, with_key_text=self.with_key_text)
+
+
+def output_frame(relation: SparkRelation, *, with_key_text: bool) -> DataFrame:
+    """The changes of a view's result as the driver stores them."""
+    schema = relation.frame.schema
+    columns = []
+    for name in relation.names:
+        kind = schema[name].dataType.simpleString()
+        value = quoted(name)
+        if kind == "binary":
+            value = F.base64(value)
+        elif kind in ("double", "float") and name not in relation.key:
+            # As in the changes queue, since JSON has no NaN and no infinity.
+            value = F.when(F.abs(value) < float("inf"), value)
+        elif postgres_type(kind) == "jsonb":
+            value = F.to_json(value, {"ignoreNullFields": "false"})
+        columns.append(value.alias(name))
+    if with_key_text:
+        columns.append(_key_text(relation).alias(KEY_TEXT))
+    return relation.frame.select(*columns, WEIGHT)
 
 
 def _key_text(relation: SparkRelation) -> Column:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -41,18 +42,20 @@ class ViewTable:
     #: True if rows only appear, so that no stored row changes.
     is_append_only: bool = False
     operators: Sequence[OperatorNode] = ()
+    #: The columns that it reads of other views, by view.
+    reads: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    #: Whether the result is shown in ``penstock_live``. A new version of a view is not while it is computed.
+    is_shown: bool = True
 
     def create_statements(self) -> list[str]:
-        visible = [f"t.{_identifier(column.name)}" for column in self.columns if not column.is_hidden]
         statements = [
             self._fill("create_table", definitions=",\n    ".join(map(self._definition, self.columns))),
             self._fill("create_key", key=_identifiers(self.key)),
         ]
-        statements += [
-            self._fill("create_index", number=number, columns=_identifiers(index))
-            for number, index in enumerate(self.indexes, 1)
-        ]
-        return [*statements, self._fill("create_view", view=_identifier(self.name), columns=", ".join(visible))]
+        return [*statements, show_statement(self.query_id, self.name, self.columns)] if self.is_shown else statements
+
+    def index_statements(self) -> dict[str, str]:
+        return index_statements(self.query_id, self.indexes)
 
     def to_json(self) -> dict[str, Any]:
         """The description of the view in the row of its query."""
@@ -65,7 +68,9 @@ class ViewTable:
             "key": list(self.key),
             "is_append_only": self.is_append_only,
             "indexes": [list(index) for index in self.indexes],
+            "reads": {view: list(fields) for view, fields in self.reads.items()},
             "operators": graph_to_json(self.operators),
+            "is_shown": self.is_shown,
         }
 
     def create_staging_table(self) -> str:
@@ -133,6 +138,25 @@ class ViewTable:
 
     def _fill(self, statement: str, **values: Any) -> str:
         return fill_placeholders(_sql[statement], id=self.query_id, **values)
+
+
+def show_statement(query_id: int, name: str, columns: Sequence[ViewColumn]) -> str:
+    """The statement that shows the result as ``penstock_live.<name>``."""
+    visible = [f"t.{_identifier(column.name)}" for column in columns if not column.is_hidden]
+    return fill_placeholders(_sql["create_view"], id=query_id, view=_identifier(name), columns=", ".join(visible))
+
+
+def index_statements(query_id: int, indexes: Sequence[Sequence[str]]) -> dict[str, str]:
+    """The statements that create additional indexes, by names that depend on the columns of an index alone."""
+    names = {f"view_{query_id}_index_{_digest(columns)}": columns for columns in indexes}
+    return {
+        name: fill_placeholders(_sql["create_index"], id=query_id, name=name, columns=_identifiers(columns))
+        for name, columns in names.items()
+    }
+
+
+def _digest(columns: Sequence[str]) -> str:
+    return hashlib.sha256("\0".join(columns).encode()).hexdigest()[:12]
 
 
 def _null_masks(rows: pa.Table, key: Sequence[str]) -> pa.Array[Any]:

@@ -177,9 +177,12 @@ async def stop_query(call: ApiCall) -> None:
     await query_commands.stop(call.log.database, call.path["query"])
 
 
-@routes.delete(_QUERY, "Delete a stopped query", Role.ADMIN, problems=("not-found", "group-busy"))
+@routes.delete(_QUERY, "Delete a stopped query", Role.ADMIN, problems=("not-found", "group-busy", "conflict"))
 async def delete_query(call: ApiCall) -> None:
-    """Delete a stopped query with its state, its history and its positions."""
+    """Delete a stopped query with its state, its history and its positions.
+
+    A view that other views read is not deleted.
+    """
     name, log = call.path["query"], call.log
     if not await Registry(log).delete(name) and not await delete_client_query(log, name):
         raise _not_found(name)

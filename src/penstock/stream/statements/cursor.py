@@ -17,6 +17,17 @@ _STRINGS = (TokenType.STRING, TokenType.RAW_STRING)
 _TYPE_BRACKETS = {TokenType.L_PAREN: 1, TokenType.LT: 1, TokenType.R_PAREN: -1, TokenType.GT: -1}
 
 
+def split_statements(source: SqlSource) -> list[list[Token]]:
+    """Return the tokens of each statement of a text."""
+    statements: list[list[Token]] = [[]]
+    for token in source.tokenize():
+        if token.token_type is TokenType.SEMICOLON:
+            statements.append([])
+        else:
+            statements[-1].append(token)
+    return [tokens for tokens in statements if tokens]
+
+
 class TokenCursor:
     """A position in the tokens of a statement."""
 
@@ -32,6 +43,11 @@ class TokenCursor:
     @property
     def is_at_end(self) -> bool:
         return self._index >= len(self._tokens)
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the current token is the last one of the statement."""
+        return self._index == len(self._tokens) - 1
 
     def error(self, message: str) -> InvalidSql:
         """Return the error for the current token, or for the last one at the end of the statement."""

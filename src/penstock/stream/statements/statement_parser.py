@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from sqlglot import Token, TokenType, exp
+from sqlglot import Token, exp
 
 from penstock.core.errors import InvalidRequest, short_repr
 from penstock.core.names import check_name
@@ -16,7 +16,7 @@ from penstock.stream.reference_tables import reference_table
 from penstock.stream.sql.dialect import StatementSql
 from penstock.stream.sql.sql_source import SqlSource
 from penstock.stream.statements.application import Application, QueryStatement, QueueStatement, SinkStatement
-from penstock.stream.statements.cursor import TokenCursor
+from penstock.stream.statements.cursor import TokenCursor, split_statements
 from penstock.stream.statements.functions import called_functions, load_function, sql_function
 from penstock.stream.statements.materialized_view import VIEW_OPTIONS, ViewStatementCompiler
 from penstock.stream.statements.relation import table_name
@@ -33,16 +33,17 @@ _Stream = TypeVar("_Stream", bound="Definition")
 _WINDOW_OPTIONS = ("grace_seconds", "allowed_lateness_seconds", "idle_flush_seconds", "late")
 _RUN_OPTIONS = ("interval_seconds", "history_retention_seconds", "max_events_per_cycle", "key_name", "strict")
 _REFERENCE_OPTIONS = ("refresh_seconds", "notify")
-#: Statements that other databases have for materialized views, and what to do instead.
+_COMMAND = (
+    "it does not define anything, so it is not mixed with statements that do: run it by itself, `penstock sql "
+    '"{} ..."`, or in a file of its own'
+)
+#: Statements that are not part of a definition, and what to do instead.
 _INSTEAD = {
-    "show": "a file defines what runs. `penstock query list` lists views and other queries, `penstock query show NAME` "
-    "describes one",
-    "explain": "`penstock sql FILE --check` prints the operators of a file's views, `penstock query show NAME` those "
-    "of a view that has run, with the rows and bytes of their state",
-    "drop": "a file defines what runs: leave out the statement that creates it. `penstock query delete NAME` drops a "
-    "view or another query with its state and result, `penstock queue delete NAME` a queue",
+    "show": _COMMAND.format("SHOW"),
+    "explain": _COMMAND.format("EXPLAIN"),
+    "drop": _COMMAND.format("DROP"),
     "refresh": "a materialized view follows its events while its query runs: leave out REFRESH",
-    "alter": "change the statement that creates it; a changed SELECT needs --reset",
+    "alter": "change the statement that creates it; a changed SELECT needs --rebuild",
 }
 _EXAMPLE = "INSERT INTO totals SELECT ... FROM orders"
 _STATEMENTS = (
@@ -85,6 +86,13 @@ def parse_application(
     return parser.parse()
 
 
+def parse_statement(kind: type[Definition], source: SqlSource, tokens: list[Token]) -> QueryStatement | None:
+    """Parse one statement of a query, or a SELECT by itself. Returns None for a statement that makes no query."""
+    parser = _StatementParser(kind, source, has_drafts=True)
+    queries = list(parser.parse([tokens]).queries.values())
+    return queries[0] if queries else None
+
+
 def stream_from_statement(
     kind: type[_Stream],
     statement: str,
@@ -123,21 +131,12 @@ class _StatementParser:
         for name, function in (functions or {}).items():
             self.application.functions[name.lower()] = sql_function(name, function)
 
-    def parse(self) -> Application:
-        for tokens in self._statements():
+    def parse(self, statements: list[list[Token]] | None = None) -> Application:
+        for tokens in split_statements(self._source) if statements is None else statements:
             cursor = TokenCursor(self._source, tokens)
             with self._source.locate_errors(cursor.start):
                 self._parse_statement(cursor)
         return self.application
-
-    def _statements(self) -> list[list[Token]]:
-        statements: list[list[Token]] = [[]]
-        for token in self._source.tokenize():
-            if token.token_type is TokenType.SEMICOLON:
-                statements.append([])
-            else:
-                statements[-1].append(token)
-        return [tokens for tokens in statements if tokens]
 
     def _parse_statement(self, cursor: TokenCursor) -> None:
         first, second = cursor.word(), cursor.word(1)

@@ -111,3 +111,11 @@ def read_other_views(stream: _Stream, views: Mapping[str, OtherView]) -> _Stream
 def source_views(root: Operator) -> list[str]:
     """Return the names of the views that operators read, in order."""
     return list(dict.fromkeys(each.view for each in walk(root) if isinstance(each, ViewSource)))
+
+
+def columns_read(root: Operator) -> dict[str, list[str]]:
+    """Return the columns that operators read, by the view that has them."""
+    read: dict[str, list[str]] = {}
+    for source in (each for each in walk(root) if isinstance(each, ViewSource)):
+        read.setdefault(source.view, []).extend(column.field for column in source.columns)
+    return {view: list(dict.fromkeys(fields)) for view, fields in read.items()}

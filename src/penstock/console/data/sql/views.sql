@@ -22,11 +22,13 @@ CROSS JOIN LATERAL (
 WHERE q.view IS NOT NULL
 
 -- name: definition
-SELECT q.id, q.view FROM penstock.queries q WHERE q.name = %(name)s AND q.view IS NOT NULL
+SELECT q.id, q.view FROM penstock.queries q
+WHERE q.name = %(name)s AND q.view IS NOT NULL AND coalesce((q.view -> 'is_shown')::boolean, true)
 
 -- name: names
--- Which of some queries are views.
-SELECT q.name FROM penstock.queries q WHERE q.name = ANY(%(names)s::text[]) AND q.view IS NOT NULL
+-- Which of some queries are views. New versions of views, which are not shown yet, are not among them.
+SELECT q.name FROM penstock.queries q
+WHERE q.name = ANY(%(names)s::text[]) AND q.view IS NOT NULL AND coalesce((q.view -> 'is_shown')::boolean, true)
 
 -- name: changes
 -- The changes of the last cycles.

@@ -145,7 +145,7 @@ class _ViewEditor:
             if queue not in self._queues and queue not in self._names
         ]
         notes += [
-            f"A query {each.name} exists: a view with another statement needs another name, or --reset to start over"
+            f"A query {each.name} exists: a view with another statement needs --rebuild, or another name"
             for each in checked.views
             if each.name in self._names
         ]

@@ -4,7 +4,8 @@ SELECT set_config('enable_seqscan', 'on', true), set_config('enable_bitmapscan',
        set_config('enable_hashjoin', 'on', true), set_config('statement_timeout', '60s', true)
 
 -- name: find_views
-SELECT q.result IS NOT NULL AS has_result, q.result ->> 'current' AS current_view, q.view
+SELECT q.result IS NOT NULL AS has_result, q.result ->> 'current' AS current_view,
+       CASE WHEN coalesce((q.view -> 'is_shown')::boolean, true) THEN q.view END AS view
 FROM penstock.queries q WHERE q.name = %(query)s
 
 -- name: columns

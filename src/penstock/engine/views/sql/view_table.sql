@@ -9,7 +9,7 @@ CREATE TABLE IF NOT EXISTS penstock.view_{id} (
 CREATE UNIQUE INDEX IF NOT EXISTS view_{id}_key ON penstock.view_{id} ({key}) NULLS NOT DISTINCT
 
 -- name: create_index
-CREATE INDEX IF NOT EXISTS view_{id}_index_{number} ON penstock.view_{id} ({columns})
+CREATE INDEX IF NOT EXISTS {name} ON penstock.view_{id} ({columns})
 
 -- name: create_view
 CREATE OR REPLACE VIEW penstock_live.{view} AS SELECT {columns}, t.updated_at FROM penstock.view_{id} t

@@ -37,7 +37,7 @@ class StateLimit:
             shorter = (
                 "a lower state_ttl_seconds"
                 if self.has_ttl
-                else "state_ttl_seconds, which computes the view again (reset=True or --reset)"
+                else "state_ttl_seconds, which computes the view again (rebuild=True or --rebuild)"
             )
             raise StateLimitReached(
                 f"the next cycle of the view {self.name!r} needs {number(used)} bytes of state, more than its "
