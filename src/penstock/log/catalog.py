@@ -227,6 +227,7 @@ class Catalog:
                 for statement in ("drop_append", "drop_chunks_table", "drop_ids_table"):
                     await conn.execute(_sql.table(statement, queue.id, segment), prepare=False)
             await conn.execute(_sql["delete_positions"], {"queue": queue.id})
+            await conn.execute(_sql["delete_inbox"], {"queue": queue.id})
             await conn.execute(_sql["delete_queue"], {"queue": queue.id})
         self._forget(name)
         return True

@@ -73,6 +73,8 @@ class QueueSize:
     bytes: int
     #: The number of events that were dropped because the queue was full.
     shed: int = 0
+    #: The number of events that were pushed from SQL and are not in a partition yet. They are part of ``events``.
+    inbox: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,5 +136,5 @@ class QueueStats:
         async with self.pool.connection() as conn:
             statement = _sql.table("queue_size", queue.id, queue.segment)
             row = await (await conn.execute(statement, params)).fetchone()
-        partitions, end, start, size, shed = row if row is not None else (0, 0, 0, 0, 0)
-        return QueueSize(partitions, end - start, end, size, shed)
+        partitions, end, start, size, shed, inbox = row if row is not None else (0, 0, 0, 0, 0, 0)
+        return QueueSize(partitions, end - start + inbox, end, size, shed, inbox)

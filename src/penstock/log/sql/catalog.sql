@@ -61,6 +61,11 @@ SELECT id FROM penstock.partitions WHERE queue_id = %(queue)s ORDER BY id FOR UP
 -- name: delete_positions
 DELETE FROM penstock.positions p USING penstock.groups g WHERE g.queue_id = %(queue)s AND p.group_id = g.id
 
+-- name: delete_inbox
+-- Pushes from SQL that were not moved yet. The mover drops those that commit later.
+WITH ordered AS (DELETE FROM penstock.inbox_order WHERE queue_id = %(queue)s)
+DELETE FROM penstock.inbox WHERE queue_id = %(queue)s
+
 -- name: delete_queue
 DELETE FROM penstock.queues WHERE id = %(queue)s
 
