@@ -1,9 +1,8 @@
-"""Events of a key that are pushed with SQL are in the order of the commits."""
+"""Events that are pushed with SQL are in the order of the commits."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 from psycopg import Connection, IsolationLevel
 
 from penstock.log.log import Log
-from tests.log.logs import QUEUE, by_key, data, drain, eventually, waiting
+from tests.log.logs import QUEUE, by_key, data, drain, eventually
 
 
 @pytest.fixture
@@ -21,8 +20,19 @@ def other(database_url: str) -> Iterator[Connection[Any]]:
         yield conn
 
 
-def push(conn: Connection[Any], value: int, key: str | None = "ada") -> None:
-    conn.execute("SELECT penstock.push('orders', to_jsonb(%s::int), key => %s)", (value, key))
+def push(conn: Connection[Any], value: int, key: str | None = "ada", queue: str = QUEUE) -> None:
+    conn.execute("SELECT penstock.push(%s, to_jsonb(%s::int), key => %s)", (queue, value, key))
+
+
+def begin_commit(conn: Connection[Any]) -> None:
+    """Do what a commit does first: fire the deferred triggers."""
+    conn.execute("SET CONSTRAINTS ALL IMMEDIATE")
+    conn.execute("SET CONSTRAINTS ALL DEFERRED")
+
+
+async def moved(log: Log, queue: str = QUEUE) -> dict[str | None, list[Any]]:
+    await log.inbox.move()
+    return by_key(await drain(log, queue))
 
 
 async def test_the_order_is_that_of_the_commits_and_not_of_the_pushes(
@@ -33,8 +43,7 @@ async def test_the_order_is_that_of_the_commits_and_not_of_the_pushes(
         push(sql, 2)
         with other.transaction():
             push(other, 1)
-    await still_log.inbox.move()
-    assert by_key(await drain(still_log)) == {"ada": [1, 2]}
+    assert await moved(still_log) == {"ada": [1, 2]}
 
 
 async def test_an_open_transaction_holds_no_other_push_back(
@@ -44,61 +53,66 @@ async def test_an_open_transaction_holds_no_other_push_back(
     with sql.transaction():
         push(sql, 2)
         push(other, 1)
-        await still_log.inbox.move()
-        assert data(await drain(still_log)) == [1]
-    await still_log.inbox.move()
-    assert data(await drain(still_log)) == [2]
+        assert await moved(still_log) == {"ada": [1]}
+    assert await moved(still_log) == {"ada": [2]}
 
 
-async def test_a_commit_waits_for_that_of_the_same_key(
-    still_log: Log, sql: Connection[Any], other: Connection[Any], database_url: str
+async def test_a_later_number_waits_for_a_commit_that_is_not_visible_yet(
+    still_log: Log, sql: Connection[Any], other: Connection[Any]
 ) -> None:
     await still_log.configure(QUEUE)
+    await still_log.configure("other")
+    push(other, 0)
     with sql.transaction():
         push(sql, 1)
-        sql.execute("SET CONSTRAINTS ALL IMMEDIATE")  # as if the commit had begun
-        push(other, 0, "bob")
-        push(other, 0, None)
-        later = threading.Thread(target=push, args=(other, 2))
-        later.start()
-        await waiting(database_url)
-        push(sql, 3)
-    later.join()
-    await still_log.inbox.move()
-    assert by_key(await drain(still_log)) == {"bob": [0], None: [0], "ada": [1, 3, 2]}
+        begin_commit(sql)
+        push(other, 2)
+        push(other, 7, queue="other")
+        assert await moved(still_log) == {"ada": [0]}
+        assert await moved(still_log, "other") == {"ada": [7]}
+        assert await moved(still_log) == {}
+    assert await moved(still_log) == {"ada": [1, 2]}
 
 
-async def test_keys_of_any_order_do_not_deadlock(still_log: Log, database_url: str) -> None:
-    await still_log.configure(QUEUE, partitioning="hash", partitions=2)
-    keys = [f"key {n}" for n in range(40)]
-
-    def work(number: int) -> None:
-        with psycopg.connect(database_url, autocommit=True) as conn:
-            for repetition in range(20):
-                with conn.transaction():
-                    for key in keys if (number + repetition) % 2 else reversed(keys):
-                        push(conn, number, key)
-
-    await asyncio.gather(*(asyncio.to_thread(work, number) for number in range(4)))
-    await still_log.inbox.move()
-    assert len(await drain(still_log)) == 4 * 20 * 40
+async def test_pushes_wait_for_no_other_commit(still_log: Log, sql: Connection[Any], other: Connection[Any]) -> None:
+    await still_log.configure(QUEUE)
+    other.execute("SET lock_timeout = '1s'")
+    with sql.transaction():
+        push(sql, 1)
+        begin_commit(sql)
+        push(other, 2)
+        with other.transaction():
+            push(other, 3)
+            begin_commit(other)
+    assert await moved(still_log) == {"ada": [1, 2, 3]}
 
 
-async def test_a_rollback_to_a_savepoint_releases_the_key(
+async def test_a_commit_that_fails_holds_nothing_back(
+    still_log: Log, sql: Connection[Any], other: Connection[Any]
+) -> None:
+    await still_log.configure(QUEUE)
+    with sql.transaction(force_rollback=True):
+        push(sql, 1)
+        begin_commit(sql)
+        push(other, 2)
+    assert await moved(still_log) == {"ada": [2]}
+
+
+async def test_a_rollback_to_a_savepoint_withdraws_the_number(
     still_log: Log, sql: Connection[Any], other: Connection[Any]
 ) -> None:
     await still_log.configure(QUEUE)
     with sql.transaction():
-        push(sql, 2, "bob")
         with sql.transaction(force_rollback=True):
             push(sql, 0)
-            sql.execute("SET CONSTRAINTS ALL IMMEDIATE")
-        sql.execute("SET CONSTRAINTS ALL DEFERRED")
+            begin_commit(sql)
         push(other, 1)
-        push(other, 1, "bob")
+        assert await moved(still_log) == {"ada": [1]}
         push(sql, 2)
-    await still_log.inbox.move()
-    assert by_key(await drain(still_log)) == {"ada": [1, 2], "bob": [1, 2]}
+        begin_commit(sql)
+        push(other, 3)
+        assert await moved(still_log) == {}
+    assert await moved(still_log) == {"ada": [2, 3]}
 
 
 async def test_pushes_after_constraints_were_immediate_are_in_order(still_log: Log, sql: Connection[Any]) -> None:
@@ -110,62 +124,36 @@ async def test_pushes_after_constraints_were_immediate_are_in_order(still_log: L
         sql.execute("SET CONSTRAINTS ALL DEFERRED")
         push(sql, 3)
         push(sql, 4, "bob")
-    await still_log.inbox.move()
-    assert by_key(await drain(still_log)) == {"ada": [1, 2, 3], "bob": [4]}
+    assert await moved(still_log) == {"ada": [1, 2, 3], "bob": [4]}
 
 
 async def test_a_transaction_whose_settings_were_reset_keeps_the_order(
-    still_log: Log, sql: Connection[Any], other: Connection[Any], database_url: str
+    still_log: Log, sql: Connection[Any], other: Connection[Any]
 ) -> None:
     await still_log.configure(QUEUE)
     with sql.transaction():
         push(sql, 1)
+        begin_commit(sql)
         sql.execute("RESET ALL")
-        sql.execute("SET CONSTRAINTS ALL IMMEDIATE")
-        later = threading.Thread(target=push, args=(other, 2))
-        later.start()
-        await waiting(database_url)
-    later.join()
-    await still_log.inbox.move()
-    assert data(await drain(still_log)) == [1, 2]
+        push(other, 2)
+        push(sql, 3)
+    assert await moved(still_log) == {"ada": [1, 2, 3]}
 
 
 async def test_a_prepared_transaction_has_its_place_when_it_commits(
-    still_log: Log, sql: Connection[Any], other: Connection[Any], database_url: str
+    still_log: Log, sql: Connection[Any], other: Connection[Any]
 ) -> None:
     await still_log.configure(QUEUE)
     sql.execute("BEGIN")
     push(sql, 1)
     sql.execute("PREPARE TRANSACTION 'inbox test'")
     try:
-        push(other, 0, "bob")
-        later = threading.Thread(target=push, args=(other, 2))
-        later.start()
-        await waiting(database_url)
-        await still_log.inbox.move()
-        for _ in range(3):
-            await still_log.inbox.raise_floor(is_idle=True)
-        assert by_key(await drain(still_log)) == {"bob": [0]}
+        push(other, 2)
+        await still_log.inbox.move(is_idle=True)
+        assert await moved(still_log) == {}
     finally:
         sql.execute("COMMIT PREPARED 'inbox test'")
-    later.join()
-    await still_log.inbox.move()
-    assert data(await drain(still_log)) == [1, 2]
-
-
-async def test_a_queue_with_one_partition_has_one_order(
-    still_log: Log, sql: Connection[Any], other: Connection[Any], database_url: str
-) -> None:
-    await still_log.configure(QUEUE, partitioning="hash", partitions=1)
-    with sql.transaction():
-        push(sql, 1, None)
-        sql.execute("SET CONSTRAINTS ALL IMMEDIATE")
-        later = threading.Thread(target=push, args=(other, 2))
-        later.start()
-        await waiting(database_url)
-    later.join()
-    await still_log.inbox.move()
-    assert data(await drain(still_log)) == [1, 2]
+    assert await moved(still_log) == {"ada": [1, 2]}
 
 
 async def test_serializable_transactions_that_push_do_not_conflict(
@@ -179,34 +167,40 @@ async def test_serializable_transactions_that_push_do_not_conflict(
             with other.transaction():
                 push(other, number, "bob")
             push(sql, number, "ada")
-    await still_log.inbox.move()
-    assert by_key(await drain(still_log)) == {"ada": [0, 0, 1, 1, 2, 2, 3, 3, 4, 4], "bob": [0, 1, 2, 3, 4]}
+    assert await moved(still_log) == {"ada": [0, 0, 1, 1, 2, 2, 3, 3, 4, 4], "bob": [0, 1, 2, 3, 4]}
+
+
+async def test_many_pushes_of_one_transaction_take_one_lock(
+    still_log: Log, sql: Connection[Any], other: Connection[Any]
+) -> None:
+    await still_log.configure(QUEUE, {"max_depth_events": None})
+    with sql.transaction():
+        sql.execute("SELECT count(penstock.push('orders', to_jsonb(n))) FROM generate_series(1, 2000) n")
+        begin_commit(sql)
+        locks = other.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1").fetchone()
+        assert locks == (1,)
+    assert await moved(still_log) == {None: list(range(1, 2001))}
 
 
 async def test_the_floor_does_not_pass_a_commit_that_is_not_visible_yet(
     still_log: Log, sql: Connection[Any], other: Connection[Any]
 ) -> None:
     await still_log.configure(QUEUE)
+    await still_log.configure("other")
+    floor = "SELECT floor FROM penstock.inbox_state"
     with sql.transaction():
-        push(sql, 1, "ada")
-        sql.execute("SET CONSTRAINTS ALL IMMEDIATE")
+        push(sql, 1)
+        begin_commit(sql)
         for number in range(20):
-            push(other, number, "bob")
-        await still_log.inbox.move()
-        for _ in range(3):
-            await still_log.inbox.raise_floor(is_idle=True)
-        assert other.execute("SELECT floor FROM penstock.inbox_state").fetchone() == (0,)
-    await still_log.inbox.move()
-    assert by_key(await drain(still_log))["ada"] == [1]
-
-    async def is_raised() -> bool:
-        await still_log.inbox.raise_floor(is_idle=True)
-        return bool(other.execute("SELECT floor >= 21 FROM penstock.inbox_state").fetchone() == (True,))
-
-    await eventually(is_raised)
-    push(sql, 2, "ada")
-    await still_log.inbox.move()
-    assert data(await drain(still_log)) == [2]
+            push(other, number, queue="other")
+        await still_log.inbox.move(is_idle=True)
+        assert len((await moved(still_log, "other"))["ada"]) == 20
+        assert other.execute(floor).fetchone() == (1,)
+    assert await moved(still_log) == {"ada": [1]}
+    await still_log.inbox.move(is_idle=True)
+    assert other.execute(floor).fetchone() == (22,)
+    push(sql, 2)
+    assert await moved(still_log) == {"ada": [2]}
 
 
 async def test_several_processes_move_each_event_once(still_log: Log, other_log: Log, sql: Connection[Any]) -> None:
@@ -224,3 +218,15 @@ async def test_several_processes_move_each_event_once(still_log: Log, other_log:
     await eventually(is_empty)
     events = by_key(await drain(still_log))
     assert events == {str(key): list(range(key, total, 10)) for key in range(10)}
+
+
+async def test_events_without_a_key_have_the_order_of_a_single_partition(
+    still_log: Log, sql: Connection[Any], other: Connection[Any]
+) -> None:
+    await still_log.configure(QUEUE, partitioning="hash", partitions=1)
+    with sql.transaction():
+        push(sql, 2, None)
+        push(other, 1, None)
+    push(other, 3, "ada")
+    await still_log.inbox.move()
+    assert data(await drain(still_log)) == [1, 2, 3]

@@ -150,9 +150,7 @@ async def test_rows_that_a_long_transaction_keeps_are_not_read_again(
     await still_log.configure(QUEUE, {"max_depth_events": None})
     async with held(database_url, "SELECT pg_current_xact_id(), count(*) FROM pg_class"):
         sql.execute("SELECT count(penstock.push('orders', '1')) FROM generate_series(1, 2000)")
-        await still_log.inbox.move()
-        for _ in range(2):
-            await still_log.inbox.raise_floor(is_idle=True)
+        await still_log.inbox.move(is_idle=True)
         plan = sql.execute(
             "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM penstock.inbox_order o "
             "WHERE o.sequence > (SELECT s.floor FROM penstock.inbox_state s) ORDER BY o.sequence LIMIT 10"

@@ -1,9 +1,11 @@
 -- Push from SQL. A call of push() or push_many() is a row of the inbox, in the transaction of the caller. A process of
 -- Penstock, the mover, appends the events of committed rows to their queues as chunks and deletes the rows.
 
--- The order in which the mover takes rows. A number is drawn during a commit, so it is not drawn when a row is inserted:
+-- The order in which the mover takes rows. A number is drawn during a commit and not when the row is inserted, because
 -- transactions commit in another order. A row takes as many numbers as it has events.
 CREATE SEQUENCE penstock.inbox_sequence;
+-- The last number is one that was drawn, from the beginning.
+SELECT setval('penstock.inbox_sequence', 1);
 
 CREATE TABLE penstock.inbox (
     id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -30,7 +32,7 @@ CREATE TABLE penstock.inbox_order (
     bytes    integer NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000, autovacuum_vacuum_cost_delay = 0);
 
--- One row. No transaction can commit a row of the inbox with a number up to floor any more, and all such rows were moved.
+-- One row. No transaction can add a row of the inbox with a number up to floor any more, and all such rows were moved.
 -- Reads start there, so they do not walk over deleted rows that a long transaction keeps.
 CREATE TABLE penstock.inbox_state (
     floor bigint NOT NULL
@@ -90,49 +92,31 @@ AS $$
     WHERE o.sequence > (SELECT s.floor FROM penstock.inbox_state s) AND o.queue_id = _queue
 $$;
 
--- The advisory locks that keep the order of some keys of a queue: one of 128 for each key. The events of a queue with one
--- partition have one order, so they share a lock. Events without a key have no order otherwise, and need no lock.
-CREATE FUNCTION penstock.key_locks(_queue integer, _partitions integer, _keys text[]) RETURNS integer[]
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-    SELECT CASE
-        WHEN _partitions = 1 THEN ARRAY[((_queue::bigint << 7) & 2147483647)::integer]
-        WHEN _keys IS NULL THEN '{}'
-        ELSE ARRAY(
-            SELECT DISTINCT (((_queue::bigint << 7) | (hashtextextended(k.key, 0) & 127)) & 2147483647)::integer
-            FROM unnest(_keys) AS k (key) WHERE k.key IS NOT NULL)
-    END
-$$;
-
--- Fires just before the commit of a transaction that has pushed. It takes the locks of the transaction's keys, then draws
--- the number of the row. PostgreSQL releases the locks when the commit is visible. So of two transactions with the same
--- key, the one that commits first has the lower number, and whoever sees the higher number also sees the lower one.
+-- Fires just before the commit of a transaction that has pushed, once for each row, and draws the number of the row.
 --
--- The first firing takes the locks of all rows, in one order, so that two transactions cannot deadlock. push() lists them
--- in a setting of the transaction, which a rollback to a savepoint resets. If the setting was reset by something else, each
--- firing takes the locks of its own row. After SET CONSTRAINTS ... IMMEDIATE it fires with each push: the order is right,
--- and the locks are held longer.
+-- Before that, it takes a shared lock that nobody else ever waits for: it tells the mover that this transaction will draw
+-- numbers above a bound for a queue. PostgreSQL releases the lock when the commit is visible. The mover reads the last
+-- number, then the locks, then rows up to the lowest bound of their queue. So all transactions that could still add a row
+-- up to there have ended, and a row never appears behind one that was moved. If a commit was visible before another
+-- began, its numbers are lower; commits that overlap may have either order.
+--
+-- A transaction takes the lock once for each queue, and lists the queues in a setting, which a rollback to a savepoint
+-- resets with the lock. After SET CONSTRAINTS ... IMMEDIATE it fires with each push, and the mover waits for the commit.
 CREATE FUNCTION penstock.order_inbox() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    _locks text := current_setting('penstock.key_locks', true);
+    _announced text := coalesce(current_setting('penstock.announced', true), '');
     _events integer := 1 + length(NEW.data) - length(replace(NEW.data, E'\n', ''));
     _sequence bigint;
 BEGIN
-    IF _locks = '' OR _locks IS NULL THEN
-        PERFORM pg_advisory_xact_lock(1885695603, s.lock)
-        FROM (SELECT l.lock FROM penstock.queues q
-              CROSS JOIN LATERAL unnest(penstock.key_locks(q.id, q.partition_count, NEW.keys)) AS l (lock)
-              WHERE q.id = NEW.queue_id ORDER BY 1) s;
-    ELSIF _locks <> 'taken' THEN
-        PERFORM pg_advisory_xact_lock(1885695603, s.lock)
-        FROM (SELECT DISTINCT l.lock::integer FROM string_to_table(_locks, ',') AS l (lock)
-              WHERE l.lock <> '' ORDER BY 1) s;
-        PERFORM set_config('penstock.key_locks', 'taken', true);
+    IF strpos(_announced, ',' || NEW.queue_id || ',') = 0 THEN
+        -- A mark in the highest byte, 20 bits of the queue's id, 36 bits of the bound.
+        PERFORM pg_advisory_xact_lock_shared(
+            (80::bigint << 56) | ((NEW.queue_id & 1048575)::bigint << 36) | (s.last_value & 68719476735))
+        FROM penstock.inbox_sequence s;
+        PERFORM set_config('penstock.announced', _announced || ',' || NEW.queue_id || ',', true);
     END IF;
-    -- Held while a number is drawn and not yet visible. The mover looks for the holders before it raises the floor.
-    PERFORM pg_advisory_xact_lock_shared(1885695604, 2);
     IF _events = 1 THEN
         _sequence := nextval('penstock.inbox_sequence');
     ELSE
@@ -202,11 +186,9 @@ DECLARE
     _queue record;
     _events integer := cardinality(data);
     _text text;
-    _held text;
-    _locks integer[];
 BEGIN
-    SELECT q.id, q.encrypted, coalesce(q.max_event_bytes, 1048576) AS max_event_bytes, q.partition_count, q.overflow,
-           q.max_depth_events, f.reason,
+    SELECT q.id, q.encrypted, coalesce(q.max_event_bytes, 1048576) AS max_event_bytes, q.overflow, q.max_depth_events,
+           f.reason,
            (SELECT s.last_value FROM penstock.inbox_sequence s) - (SELECT s.floor FROM penstock.inbox_state s) AS waiting
     INTO _queue
     FROM penstock.queues q LEFT JOIN penstock.full_queues f ON f.queue_id = q.id
@@ -233,8 +215,9 @@ BEGIN
     -- An event is examined by itself only if one of them may be wrong.
     IF octet_length(_text) > _queue.max_event_bytes OR array_position(data, NULL) IS NOT NULL
         OR event_times IS NOT NULL OR headers IS NOT NULL OR array_position(keys, '') IS NOT NULL
-        OR array_position(event_ids, '') IS NOT NULL OR octet_length(array_to_string(keys, '')) > 1024
-        OR octet_length(array_to_string(event_ids, '')) > 256
+        OR array_position(event_ids, '') IS NOT NULL
+        OR EXISTS (SELECT FROM unnest(keys) AS k WHERE octet_length(k) > 1024)
+        OR EXISTS (SELECT FROM unnest(event_ids) AS i WHERE octet_length(i) > 256)
     THEN
         PERFORM penstock.refuse_events(_queue.max_event_bytes, data, keys, event_ids, event_times, headers);
         IF octet_length(_text) > 67108864 THEN
@@ -262,15 +245,6 @@ BEGIN
     END IF;
     INSERT INTO penstock.inbox (queue_id, data, keys, ids, times, headers)
     VALUES (_queue.id, _text, keys, event_ids, event_times, headers);
-    -- The locks of all pushes of the transaction, for the trigger.
-    _held := nullif(current_setting('penstock.key_locks', true), 'taken');
-    _locks := penstock.key_locks(_queue.id, _queue.partition_count, keys);
-    IF coalesce(_held, '') = '' THEN
-        PERFORM set_config('penstock.key_locks', ',' || array_to_string(_locks, ',') || ',', true);
-    ELSIF cardinality(_locks) > 0 AND strpos(_held, ',' || array_to_string(_locks, ',') || ',') = 0 THEN
-        PERFORM set_config('penstock.key_locks', ',' || array_to_string(ARRAY(
-            SELECT l FROM string_to_table(_held, ',') AS l WHERE l <> '' UNION SELECT unnest(_locks)::text), ',') || ',', true);
-    END IF;
     RETURN _events;
 END
 $$;

@@ -1,6 +1,6 @@
 """The inbox: events that were pushed from SQL, until they are appended to their queues as chunks.
 
-The functions that push are in the database (migration 0044). They also say how the order of a key is kept.
+The functions that push are in the database (migration 0044), and ``order_inbox`` says how the order is kept.
 """
 
 from __future__ import annotations
@@ -30,14 +30,16 @@ _logger = logging.getLogger("penstock.log")
 
 #: The class of the advisory locks of the inbox, and their numbers in it. The functions of the database know them, too.
 LOCKS = 1885695604
-MOVER_LOCK, SLEEP_LOCK, _COMMITTING_LOCK = 0, 1, 2
+MOVER_LOCK, SLEEP_LOCK = 0, 1
+#: The bits of a number that a transaction announces.
+_BOUND_BITS = 36
 
 #: The rows and bytes that are read at once. A row holds the events of one call.
 _MAX_ROWS = 2_000
 _MAX_BYTES = 16 << 20
 #: The depth of queues is measured this often while they receive pushes or are full.
 _MEASURE_SECONDS = 0.25
-#: The floor is raised after this many numbers, because reads walk over what was deleted above it.
+#: The floor is raised after this many numbers. Reads walk over the deleted rows above it.
 _FLOOR_STEP = 5_000
 
 
@@ -55,10 +57,16 @@ class _InboxRow(NamedTuple):
     headers: list[dict[str, str] | None] | None
 
 
-class _FloorCandidate(NamedTuple):
+class _Settled(NamedTuple):
+    """The numbers up to which no transaction can add a row any more."""
+
     last: int
-    #: The transactions that could still commit a row up to ``last``.
-    committing: frozenset[str]
+    #: Lower ones of queues with commits that are not visible yet, by the last bits of the queue's id.
+    bounds: dict[int, int]
+
+    @property
+    def lowest(self) -> int:
+        return min(self.bounds.values(), default=self.last)
 
 
 class _RowsMoved(Exception):
@@ -75,9 +83,8 @@ class Inbox:
     _failing: set[int] = field(default_factory=set, init=False)
     _pushed_queues: set[str] = field(default_factory=set, init=False)
     _measured_at: float = field(default=0.0, init=False)
-    _candidate: _FloorCandidate | None = field(default=None, init=False)
 
-    async def move(self) -> int:
+    async def move(self, *, is_idle: bool = False) -> int:
         """Append the events of all waiting rows to their queues, and return the number of rows.
 
         Any number of processes may call it: the deletion of a row succeeds once, in the transaction of the append.
@@ -85,10 +92,20 @@ class Inbox:
         moved = 0
         skipped: list[int] = []
         while True:
-            params = {"skipped": int_array(skipped), "limit": _MAX_ROWS, "max_bytes": _MAX_BYTES}
             async with self.pool.connection() as conn:
+                floor, settled = await _settle(conn)
+                params = {
+                    "last": settled.last,
+                    "queues": int_array(list(settled.bounds)),
+                    "bounds": int_array(list(settled.bounds.values())),
+                    "skipped": int_array(skipped),
+                    "limit": _MAX_ROWS,
+                    "max_bytes": _MAX_BYTES,
+                }
                 cursor = await conn.execute(_sql["waiting"], params, binary=True)
                 rows = [_InboxRow._make(row) for row in await cursor.fetchall()]
+                if not rows and settled.lowest - floor >= (1 if is_idle else _FLOOR_STEP):
+                    await _raise_floor(conn, settled.lowest)
             by_queue: dict[int, list[_InboxRow]] = {}
             for row in rows:
                 by_queue.setdefault(row.queue_id, []).append(row)
@@ -124,34 +141,6 @@ class Inbox:
             params = {"queue": queue.id, "reason": reason}
             async with self.pool.connection() as conn:
                 await conn.execute(_sql["mark_open" if reason is None else "mark_full"], params)
-
-    async def raise_floor(self, *, is_idle: bool = False) -> None:
-        """Let reads start after the numbers that were moved, if no transaction can commit one of them any more.
-
-        A transaction announces itself with a lock before it draws a number, and is visible before it releases the lock.
-        So, after those that held the lock when a number was the last one have ended, all rows up to it are visible.
-        """
-        async with self.pool.connection() as conn:
-            if self._candidate is None:
-                row = await (await conn.execute(_sql["last_number"])).fetchone()
-                last, floor = row if row is not None else (0, 0)
-                if last - floor < (1 if is_idle else _FLOOR_STEP):
-                    return
-                committing, has_prepared = await _committing(conn)
-                if has_prepared:
-                    return
-                self._candidate = _FloorCandidate(last, committing)
-            else:
-                committing, has_prepared = await _committing(conn)
-                if has_prepared:
-                    self._candidate = None
-                    return
-            if self._candidate.committing & committing:
-                return
-            params = {"last": self._candidate.last}
-            if not await _value(conn, "has_rows_up_to", params):
-                await conn.execute(_sql["raise_floor"], params)
-                self._candidate = None
 
     async def _move_queue(self, rows: Sequence[_InboxRow]) -> bool:
         """Move rows of one queue, and return whether that succeeded or another process has done it."""
@@ -202,12 +191,27 @@ async def _value(conn: AsyncConnection[Any], statement: str, params: dict[str, A
     return row is not None and bool(row[0])
 
 
-async def _committing(conn: AsyncConnection[Any]) -> tuple[frozenset[str], bool]:
-    """Return the transactions that may have drawn a number and are not visible, and whether one was prepared."""
-    params = {"locks": LOCKS, "committing": _COMMITTING_LOCK}
-    row = await (await conn.execute(_sql["committing"], params)).fetchone()
-    holders, has_prepared = row if row is not None else ([], False)
-    return frozenset(holders), has_prepared
+async def _settle(conn: AsyncConnection[Any]) -> tuple[int, _Settled]:
+    """Return the floor, and what the next statement can read.
+
+    The order of the statements matters. A transaction that takes its lock after the second one draws numbers after the
+    last one that the first has read.
+    """
+    row = await (await conn.execute(_sql["last_number"])).fetchone()
+    last, floor = row if row is not None else (0, 0)
+    bounds: dict[int, int] = {}
+    for queue, bits in await (await conn.execute(_sql["committing"])).fetchall():
+        # The bound itself: the highest number up to the last one with these bits.
+        bound = last - ((last - bits) & ((1 << _BOUND_BITS) - 1))
+        bounds[queue] = min(bound, bounds.get(queue, bound))
+    return floor, _Settled(last, bounds)
+
+
+async def _raise_floor(conn: AsyncConnection[Any], lowest: int) -> None:
+    """Let reads start after the lowest number, unless a row up to it is left."""
+    params = {"last": lowest}
+    if not await _value(conn, "has_rows_up_to", params):
+        await conn.execute(_sql["raise_floor"], params)
 
 
 def _to_events(rows: Sequence[_InboxRow]) -> JsonEvents:

@@ -28,8 +28,10 @@ _logger = logging.getLogger("penstock.log")
 #: The topic of the notification that wakes the mover.
 _TOPIC = "inbox"
 _STANDBY_SECONDS = 1.0
-#: The pause between two moves. Events that are pushed meanwhile share a chunk.
-_PAUSE_SECONDS = 0.02
+#: The pause between two moves. Events that are pushed meanwhile share a chunk. With many pushes it is longer, because
+#: chunks of few events take more space.
+_PAUSE_SECONDS, _BUSY_PAUSE_SECONDS = 0.02, 0.035
+_BUSY_ROWS = 64
 #: The mover sleeps after this time without a push. Before that, a push need not wake it.
 _LINGER_SECONDS = 1.0
 #: A notification can be lost with the connection that listens.
@@ -46,8 +48,8 @@ class InboxMover:
     notifier: Notifier
     #: Opens a connection for the locks of the mover.
     connect: Callable[[], Awaitable[AsyncConnection[Any]]]
-    #: Whether notifications arrive, which they do not behind some poolers. None: not known yet.
-    _can_listen: bool | None = field(default=None, init=False)
+    #: Whether pushes send notifications that arrive, which they do not behind some poolers. None: not known yet.
+    _is_woken: bool | None = field(default=None, init=False)
 
     async def run(self) -> None:
         """Move what is pushed while this process is the mover, and stand by otherwise."""
@@ -85,32 +87,25 @@ class InboxMover:
         now = asyncio.get_running_loop().time
         end = now() + _TENURE_SECONDS
         active_at = checked_at = now()
-        can_sleep = await self._can_sleep(conn)
         while now() < end:
             if now() - checked_at > _STANDBY_SECONDS:
                 # Without the connection, this process does not have the lock any more.
                 await conn.execute(_sql["check"])
                 checked_at = now()
             seen = self.notifier.count(_TOPIC)
-            moved = await self.inbox.move()
-            await self.inbox.measure()
+            is_idle = now() - active_at > _LINGER_SECONDS
+            moved = await self.inbox.move(is_idle=is_idle)
             if moved:
                 active_at = now()
-            is_idle = now() - active_at > _LINGER_SECONDS
-            if moved or is_idle:
-                await self.inbox.raise_floor(is_idle=is_idle)
-            if is_idle and can_sleep:
-                await self._sleep(conn, seen)
-            else:
-                await asyncio.sleep(_PAUSE_SECONDS)
+            await self.inbox.measure()
+            if not (is_idle and await self._can_sleep(conn) and await self._sleep(conn, seen)):
+                await asyncio.sleep(_PAUSE_SECONDS if moved < _BUSY_ROWS else _BUSY_PAUSE_SECONDS)
 
     async def _can_sleep(self, conn: AsyncConnection[Any]) -> bool:
-        row = await (await conn.execute(_sql["can_be_prepared"])).fetchone()
-        if row is not None and row[0]:
-            return False
-        if self._can_listen is None:
-            self._can_listen = await self._is_notified()
-        return self._can_listen
+        if self._is_woken is None:
+            row = await (await conn.execute(_sql["can_be_prepared"])).fetchone()
+            self._is_woken = row is not None and not row[0] and await self._is_notified()
+        return self._is_woken
 
     async def _is_notified(self) -> bool:
         """Return whether a notification arrives."""
@@ -124,17 +119,17 @@ class InboxMover:
         await self.notifier.wait(topic, seen, _PROBE_SECONDS)
         return self.notifier.count(topic) != seen
 
-    async def _sleep(self, conn: AsyncConnection[Any], seen: int) -> None:
-        """Sleep until a push sends a notification.
+    async def _sleep(self, conn: AsyncConnection[Any], seen: int) -> bool:
+        """Sleep until a push sends a notification. Return False if there is something to move, now or soon.
 
         A push holds the sleep lock, shared, from before it looks for the mover until its commit is visible. While a
-        process has the lock alone, no push that did not notify is about to commit; earlier ones are visible.
+        process has the lock alone, no push that did not notify is about to commit, and earlier ones are visible.
         """
         async with conn.transaction(force_rollback=True):  # a rollback to a savepoint releases the lock
-            if not await _try_lock(conn, SLEEP_LOCK):
-                await asyncio.sleep(_PAUSE_SECONDS)
-            elif not await self.inbox.has_rows():
-                await self.notifier.wait(_TOPIC, seen, _SLEEP_SECONDS)
+            if not await _try_lock(conn, SLEEP_LOCK) or await self.inbox.has_rows():
+                return False
+            await self.notifier.wait(_TOPIC, seen, _SLEEP_SECONDS)
+        return True
 
 
 async def _try_lock(conn: AsyncConnection[Any], lock: int) -> bool:

@@ -1,16 +1,30 @@
+-- name: last_number
+-- The last number that was drawn, by whichever transaction, and the floor.
+SELECT s.last_value, f.floor FROM penstock.inbox_sequence s, penstock.inbox_state f
+
+-- name: committing
+-- The queues for which a transaction may draw a number, or has drawn one and is not visible yet, by the last bits of their
+-- ids; and the bounds of the numbers, by their last bits. penstock.order_inbox() takes these locks.
+SELECT DISTINCT ((l.classid::bigint & 16777215) << 32 | l.objid::bigint) >> 36,
+       ((l.classid::bigint & 15) << 32) | l.objid::bigint
+FROM pg_locks l
+WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.classid::bigint >> 24 = 80 AND l.mode = 'ShareLock'
+  AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+
 -- name: waiting
--- The first rows of the inbox, up to the one that exceeds max_bytes. The queue of a row has no name if it was deleted.
---
--- A row cannot become visible after a row of the same key with a higher number has been read: its transaction would have
--- drawn the number under the lock of the key, which it keeps until its commit is visible (penstock.order_inbox). Rows of
--- other keys can, and are read next time.
+-- The first rows up to the last number, and up to the bounds of queues with commits that are not visible yet. No more rows
+-- than fit into max_bytes, but at least one. The queue of a row has no name if it was deleted.
 SELECT w.sequence, w.inbox_id, w.queue_id, q.name, i.data, i.keys, i.ids, i.times, i.headers
 FROM (
     SELECT o.sequence, o.inbox_id, o.queue_id,
            sum(o.bytes) OVER (ORDER BY o.sequence ROWS UNBOUNDED PRECEDING) - o.bytes AS bytes_before
     FROM (
         SELECT * FROM penstock.inbox_order o
-        WHERE o.sequence > (SELECT s.floor FROM penstock.inbox_state s) AND o.queue_id <> ALL(%(skipped)s::integer[])
+        WHERE o.sequence > (SELECT s.floor FROM penstock.inbox_state s) AND o.sequence <= %(last)s
+          AND o.queue_id <> ALL(%(skipped)s::integer[])
+          AND NOT EXISTS (
+              SELECT FROM unnest(%(queues)s::bigint[], %(bounds)s::bigint[]) AS c (queue, bound)
+              WHERE c.queue = (o.queue_id & 1048575) AND o.sequence > c.bound)
         ORDER BY o.sequence LIMIT %(limit)s
     ) o
 ) w
@@ -31,18 +45,6 @@ SELECT least((SELECT count(*) FROM ordered), (SELECT count(*) FROM stored))
 -- name: has_rows
 SELECT EXISTS (
     SELECT FROM penstock.inbox_order o WHERE o.sequence > (SELECT s.floor FROM penstock.inbox_state s))
-
--- name: last_number
--- The last number that was drawn, by whichever transaction, and the floor.
-SELECT s.last_value, f.floor FROM penstock.inbox_sequence s, penstock.inbox_state f
-
--- name: committing
--- The transactions that have drawn a number and are not visible yet, and whether one of them was prepared. A prepared
--- transaction has another id than before.
-SELECT coalesce(array_agg(l.virtualtransaction), '{}'), coalesce(bool_or(l.virtualtransaction LIKE '-1/%%'), false)
-FROM pg_locks l
-WHERE l.locktype = 'advisory' AND l.classid = %(locks)s::integer::oid AND l.objid = %(committing)s::integer::oid AND l.objsubid = 2
-  AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
 
 -- name: has_rows_up_to
 SELECT EXISTS (

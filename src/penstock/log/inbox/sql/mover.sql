@@ -1,6 +1,6 @@
 -- name: is_used
 -- Whether something was ever pushed from SQL.
-SELECT is_called FROM penstock.inbox_sequence
+SELECT last_value > 1 FROM penstock.inbox_sequence
 
 -- name: begin
 -- The transaction of the mover stays open while it holds its locks. It has no snapshot meanwhile.
