@@ -134,7 +134,7 @@ async def test_kills_lose_and_repeat_nothing(data_dir: Path) -> None:
             await eventually(is_moved)
             events = by_key(await drain(log))
         with psycopg.connect(url, autocommit=True) as conn:
-            counters = dict(conn.execute("SELECT key, n FROM counters").fetchall())
+            counters: dict[str, int] = dict(conn.execute("SELECT key, n FROM counters").fetchall())
             free = conn.execute("SELECT id::text, key, began, pg_xact_commit_timestamp(xid) FROM free").fetchall()
     for key, last in counters.items():
         assert events.pop(key, []) == list(range(1, last + 1)), key
