@@ -21,6 +21,7 @@ _BENCHMARKS = {
     "joins": "a join of two streams with its state in PostgreSQL, compared with Spark's state stores",
     "scaling": "scaling curves: events, keys, queries, key partitions, executors, groups",
     "profile": "the engine: CPU time per event and wall-clock time per cycle by component, with flame graphs",
+    "sql": "push from SQL, beside pgmq; not part of all",
     "totals": "running totals per key, as a materialized view; not part of all",
     "freshness": "the engine: latency from a push to the row in SQL, and CPU time",
 }

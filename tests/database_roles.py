@@ -39,7 +39,7 @@ def create_roles(pg: Server, before: Callable[[str], Coroutine[Any, Any, None]] 
     ``before`` runs as the owner before the roles exist.
     """
     suffix = uuid.uuid4().hex[:8]
-    roles = Roles(f"server_{suffix}", f"engine_{suffix}", f"reader_{suffix}")
+    roles = Roles(f"server_{suffix}", f"engine_{suffix}", f"reader_{suffix}", f"pusher_{suffix}")
     with pg.fresh_database(TEMPLATE) as url:
         name = str(conninfo_to_dict(url)["dbname"])
         superuser = pg.url(name, USER)
@@ -50,7 +50,7 @@ def create_roles(pg: Server, before: Callable[[str], Coroutine[Any, Any, None]] 
             roles, url, pg.url(name, roles.server), pg.url(name, roles.engine), pg.url(name, roles.reader), superuser
         )
     with pg.superuser() as connection:
-        for role in (roles.server, roles.engine, roles.reader):
+        for role in roles.names:
             connection.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(role)))
 
 

@@ -31,7 +31,8 @@ def python_for(name: str) -> Path:
         shutil.rmtree(home, ignore_errors=True)
         _run([sys.executable, "-m", "venv", str(home)])
         pip = [str(python), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
-        _run([*pip, "--require-hashes", "--only-binary", ":all:", "-r", str(requirements)])
+        # The file lists every package. Without --no-deps, pip looks for a requirement with extras beside its pin.
+        _run([*pip, "--require-hashes", "--no-deps", "--only-binary", ":all:", "-r", str(requirements)])
     except OSError as error:
         raise PeerUnavailable(f"its environment could not be created: {error}") from error
     (home / "ready").touch()

@@ -77,7 +77,11 @@ async def _push(peer: Peer, tasks: int, batch: int, seconds: float) -> dict[str,
     rate = await generator.push(ledger, peer.push, _data, tasks=tasks, seconds=seconds)
     events, stored = await peer.size()
     problems = [] if events == len(ledger) else [f"{len(ledger)} events were pushed and {events} stored"]
-    return _response(rate, problems) | {"stored": events, "bytes_per_event": stored / max(events, 1)}
+    return _response(rate, problems) | {
+        "stored": events,
+        "bytes_per_event": stored / max(events, 1),
+        "amount": sum(ledger.amounts),
+    }
 
 
 async def _pop_ack(peer: Peer, tasks: int, batch: int, seconds: float) -> dict[str, Any]:

@@ -234,7 +234,7 @@ def test_names_that_need_quoting_are_refused(name: str) -> None:
 
 
 def test_roles_have_different_names() -> None:
-    with pytest.raises(InvalidName, match="three different roles"):
+    with pytest.raises(InvalidName, match="different roles"):
         Roles(server="x", engine="x")
 
 
@@ -243,3 +243,59 @@ async def test_the_server_role_can_push_batches(database: RoleUrls) -> None:
         await log.configure("uploads")
         (result,) = await log.push([Batch("uploads", [{"data": i} for i in range(100)])])
         assert result.accepted == 100
+
+
+def test_a_member_of_the_pusher_role_can_push_and_nothing_else(pg18: Server, database: RoleUrls) -> None:
+    name = str(psycopg.conninfo.conninfo_to_dict(database.owner)["dbname"])
+    app, writer = f"app_{database.roles.pusher}", f"writer_{database.roles.pusher}"
+
+    async def configure() -> None:
+        async with opened(database.server) as log:
+            await log.configure("pushed")
+
+    asyncio.run(configure())
+    with psycopg.connect(database.superuser, autocommit=True) as admin:
+        for role in (app, writer):
+            admin.execute(f"CREATE ROLE {role} LOGIN".encode())
+        admin.execute(f"GRANT {database.roles.pusher} TO {app}; CREATE SCHEMA shop AUTHORIZATION {app}".encode())
+        try:
+            with psycopg.connect(pg18.url(name, app), autocommit=True) as conn:
+                conn.execute("SELECT penstock.push('pushed', '1', 'ada')")
+                conn.execute("SELECT penstock.push_many('pushed', '{2,3}', '{ada,bob}')")
+                conn.execute("CREATE TABLE shop.items (id int PRIMARY KEY)")
+                conn.execute("SELECT penstock.outbox('pushed', 'shop.items')")
+                conn.execute(f"GRANT USAGE ON SCHEMA shop TO {writer}; GRANT INSERT ON shop.items TO {writer}".encode())
+            # A role that writes to the table needs no right to push.
+            with psycopg.connect(pg18.url(name, writer), autocommit=True) as conn:
+                conn.execute("INSERT INTO shop.items VALUES (4)")
+            assert_refused(
+                pg18.url(name, app),
+                "SELECT * FROM penstock.inbox",
+                "DELETE FROM penstock.inbox_order",
+                "SELECT * FROM penstock.queues",
+                "SELECT * FROM penstock.partitions",
+                "SELECT nextval('penstock.inbox_sequence')",
+                "CREATE TRIGGER mine AFTER INSERT ON shop.items FOR EACH ROW EXECUTE FUNCTION penstock.order_inbox()",
+            )
+            assert_refused(
+                pg18.url(name, writer),
+                "SELECT penstock.push('pushed', '1')",
+                "SELECT penstock.outbox('pushed', 'shop.items')",
+                "SELECT penstock.drop_outbox('pushed', 'shop.items')",
+            )
+            assert_refused(database.reader, "SELECT penstock.push('pushed', '1')")
+
+            async def read() -> list[Any]:
+                async with opened(database.server) as log:
+                    await log.inbox.move()
+                    return data(await drain(log, "pushed"))
+
+            assert sorted(map(str, asyncio.run(read()))) == [
+                "1",
+                "2",
+                "3",
+                "{'op': 'insert', 'after': {'id': 4}, 'before': None}",
+            ]
+        finally:
+            for role in (app, writer):
+                admin.execute(f"DROP OWNED BY {role} CASCADE; DROP ROLE {role}".encode())

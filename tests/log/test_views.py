@@ -44,7 +44,7 @@ async def test_the_views_agree_with_the_log(log: Log, database_url: str, clock: 
             ("other", "idle"): (0, 0, 0),
         }
         assert await asyncio.to_thread(select, database_url, "SELECT * FROM penstock.depth WHERE queue = 'orders'") == [
-            (QUEUE, info.size.partitions, info.size.events, info.size.appended, info.queue.max_depth_events, 0)
+            (QUEUE, info.size.partitions, info.size.events, info.size.appended, info.queue.max_depth_events, 0, 0)
         ]
         positions = await log.group_positions(QUEUE, GROUP)
         question = "SELECT partition, next_offset, end_offset, lag FROM penstock.partition_lag ORDER BY partition_id"

@@ -100,7 +100,8 @@ class QueueHandle:
         ``lease_seconds`` (or lease_time), ``retry_limit``, ``retry_delay_ms``, ``expiry_limit``,
         ``delay_seconds``, ``quiet_seconds``, ``retention_seconds``, ``retention_drops_unread``,
         ``dedup_window_seconds``, ``max_depth_events``, ``max_unread_events``, ``max_event_bytes``, ``max_redrives``,
-        ``overflow``, ``invalid_events``, ``away_seconds``, ``key_field``, ``id_field``, ``time_field``, ``encrypted``.
+        ``overflow``, ``invalid_events``, ``away_seconds``, ``key_field``, ``id_field``, ``time_field``, ``encrypted``,
+        ``readable_from_sql``.
         """
         if options is not None and not isinstance(options, Mapping):
             raise InvalidRequest(f"config takes keywords or a mapping of options, not {type(options).__name__}")

@@ -1,7 +1,8 @@
 """Database roles of Penstock's processes, each with the least rights that it needs.
 
 Only upgrades need the owner of the schemas. Functions with the rights of the owner create and drop the tables of
-segments, so the role of the server owns nothing, and the role of the engine only its results.
+segments, so the role of the server owns nothing, and the role of the engine only its results. Roles of applications can
+be members of a fourth role, which may push from SQL and nothing else.
 ``sql/role_runtime.sql`` lists the rights; :mod:`penstock.db.readonly_login` has those of the read-only role.
 """
 
@@ -30,16 +31,22 @@ class Roles:
     server: str = "penstock_server"
     engine: str = "penstock_engine"
     reader: str = READER_ROLE
+    #: A role that nobody logs in with: it is granted to roles of applications that push from SQL.
+    pusher: str = "penstock_pusher"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.server, self.engine, self.reader, self.pusher
 
     def __post_init__(self) -> None:
-        for name in (self.server, self.engine, self.reader):
+        for name in self.names:
             if not _NAME.fullmatch(name) or name.startswith("pg_"):
                 raise InvalidName(
                     f"a role cannot be named {name[:80]!r}: use up to 63 lower-case letters, digits and underscores, "
                     "not starting with a digit or pg_"
                 )
-        if len({self.server, self.engine, self.reader}) < 3:
-            raise InvalidName("the server, the engine and the reader need three different roles: use three names")
+        if len(set(self.names)) < len(self.names):
+            raise InvalidName("the server, the engine, the reader and the pusher need different roles: use four names")
 
 
 async def render_statements(conn: Connection, roles: Roles) -> str:
@@ -48,7 +55,7 @@ async def render_statements(conn: Connection, roles: Roles) -> str:
     if row is None:
         raise DatabaseError("this database has no Penstock schema yet: run `penstock db upgrade` as its owner")
     owner, database = row
-    if owner in (roles.server, roles.engine, roles.reader):
+    if owner in roles.names:
         raise InvalidName(f"{owner!r} owns the schemas and has all rights on them: choose another name for the role")
     names = {
         "owner": owner,
@@ -56,6 +63,7 @@ async def render_statements(conn: Connection, roles: Roles) -> str:
         "server": roles.server,
         "engine": roles.engine,
         "reader": roles.reader,
+        "pusher": roles.pusher,
     }
     has_reader = await (await conn.execute(_sql["role_exists"], {"reader": roles.reader})).fetchone() == (True,)
     parts = [
@@ -63,6 +71,7 @@ async def render_statements(conn: Connection, roles: Roles) -> str:
         *[fill_names(_roles[block], names) for block in ("both", "server", "engine")],
         render_reader_role(owner=owner, database=database, reader=roles.reader, has_role=has_reader),
         fill_names(_roles["reader"], names),
+        fill_names(_roles["pusher"], names),
     ]
     return "\n".join(part.rstrip() + "\n" for part in parts)
 

@@ -139,10 +139,11 @@ class Catalog:
                 check_key()
             except ConfigurationError as error:
                 raise InvalidOption(f"encrypted: {error}", option="encrypted") from None
+        existing = await self.find(name)
+        _check_readable(options, existing)
         wanted = None
         if partitioning is not None or partitions is not None:
             wanted = opt.check_partitioning(partitioning or "hash", partitions)
-        existing = await self.find(name)
         depth = options.get("max_depth_events")
         if "max_depth_events" in options and (existing is None or existing.max_depth_events != depth):
             options.setdefault("max_unread_events", depth)
@@ -227,6 +228,7 @@ class Catalog:
                 for statement in ("drop_append", "drop_chunks_table", "drop_ids_table"):
                     await conn.execute(_sql.table(statement, queue.id, segment), prepare=False)
             await conn.execute(_sql["delete_positions"], {"queue": queue.id})
+            await conn.execute(_sql["delete_inbox"], {"queue": queue.id})
             await conn.execute(_sql["delete_queue"], {"queue": queue.id})
         self._forget(name)
         return True
@@ -322,6 +324,17 @@ class Catalog:
         if await (await conn.execute(_sql["mark_partitions_warned"], params)).fetchone() is not None:
             self._queues.pop(queue.name, None)
             _logger.warning("queue %r: %s", queue.name, many_partitions_advice(queue.name))
+
+
+def _check_readable(options: Mapping[str, Any], existing: Queue | None) -> None:
+    encrypted = options.get("encrypted", existing is not None and existing.encrypted)
+    readable = options.get("readable_from_sql", existing is not None and existing.readable_from_sql)
+    if encrypted and readable:
+        raise InvalidOption(
+            "readable_from_sql: an encrypted queue cannot be read from SQL, because PostgreSQL has no key; set one of "
+            "the two options to no",
+            option="readable_from_sql",
+        )
 
 
 def missing_queue(name: str, known: Collection[str]) -> NotFound:

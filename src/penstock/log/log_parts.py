@@ -18,6 +18,8 @@ from penstock.log.database_errors import translate_errors
 from penstock.log.dead_letters.dead_letter_store import DeadLetters
 from penstock.log.dead_letters.redrive import Redriver
 from penstock.log.groups import ConsumerGroups
+from penstock.log.inbox.inbox import Inbox
+from penstock.log.inbox.mover import InboxMover
 from penstock.log.notify import Notifier
 from penstock.log.queue_info import QueueStats
 from penstock.log.read.ack import Acks
@@ -71,7 +73,7 @@ class LogParts:
         self._min_pop_bytes = min_pop_bytes
         self._committed = committed
         self._stamp = stamp
-        self._upkeep_task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
 
     async def open(self) -> Self:
         """Open the database and start the upkeep."""
@@ -83,7 +85,10 @@ class LogParts:
         except BaseException:
             await self.database.close()
             raise
-        self._upkeep_task = asyncio.create_task(self._upkeep.run(_UPKEEP_SECONDS))
+        self._tasks = [
+            asyncio.create_task(self._upkeep.run(_UPKEEP_SECONDS)),
+            asyncio.create_task(self._mover.run()),
+        ]
         return self
 
     def _create_parts(self) -> None:
@@ -125,15 +130,18 @@ class LogParts:
         self.locks = Locks(pool, self.kv, clock)
         self.timers = Timers(pool, catalog, self._transactions, notifier, clock)
         self.due_timers = DueTimers(pool, self._transactions, clock)
+        self.inbox = Inbox(pool, catalog, self._transactions, self._backpressure)
+        self._mover = InboxMover(pool, self.inbox, notifier, self.database.connect)
         self._upkeep = UpkeepLoop(pool, catalog, self.segments, Retention(clock), self.due_timers, notifier, clock)
 
     async def close(self) -> None:
         """Finish running operations and close the database."""
-        if self._upkeep_task is not None:
-            self._upkeep_task.cancel()
-            with contextlib.suppress(asyncio.CancelledError, Exception):
-                await self._upkeep_task
-            self._upkeep_task = None
+        if self._tasks:
+            for task in self._tasks:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError, Exception):
+                    await task
+            self._tasks = []
             await self._pusher.drain()
             await self.acks.drain()
             await self.leases.close()

@@ -57,6 +57,8 @@ class Queue:
     max_unread_events: int | None
     #: How a push over HTTP with invalid events is treated: ``auto``, ``refuse`` or ``dead_letter``.
     invalid_events: str
+    #: Whether the chunks are stored so that SQL can read them.
+    readable_from_sql: bool
     #: Segments that may hold ids within the deduplication window, newest first.
     id_segments: list[int]
 

@@ -75,6 +75,8 @@ class QueueSize:
     bytes: int
     #: The number of events that were dropped because the queue was full.
     shed: int = 0
+    #: The number of events that were pushed from SQL and are not in a partition yet. They are part of ``events``.
+    inbox: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,8 @@ class _SizeRow(NamedTuple):
     first: int
     bytes: int
     shed: int
+    #: Events that were pushed from SQL and wait to be moved.
+    inbox: int
 
 
 @dataclass(slots=True, eq=False)
@@ -145,5 +149,5 @@ class QueueStats:
             statement = _sql.table("queue_size", queue.id, queue.segment)
             cursor = conn.cursor(row_factory=args_row(_SizeRow))
             row = await (await cursor.execute(statement, params)).fetchone()
-        row = row or _SizeRow(0, 0, 0, 0, 0)
-        return QueueSize(row.partitions, row.end - row.first, row.end, row.bytes, row.shed)
+        row = row or _SizeRow(0, 0, 0, 0, 0, 0)
+        return QueueSize(row.partitions, row.end - row.first + row.inbox, row.end, row.bytes, row.shed, row.inbox)

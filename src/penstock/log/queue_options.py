@@ -53,6 +53,7 @@ _NUMBERS: dict[str, _NumberRule] = {
     "max_unread_events": _NumberRule(_COUNT, 1, MAX_COUNT, None, is_nullable=True),
     "max_event_bytes": _NumberRule(_COUNT, 1, 64 << 20, None, is_nullable=True),
     "encrypted": _NumberRule(_FLAG, 0, 1, False),
+    "readable_from_sql": _NumberRule(_FLAG, 0, 1, False),
     "max_redrives": _NumberRule(_COUNT, 0, 1_000_000, 10),
     "away_seconds": _NumberRule(_SECONDS, 300, 366 * 86400, 86_400.0, is_nullable=True),
     # The default depends on the partitioning. None turns it off.
@@ -92,6 +93,7 @@ DESCRIPTIONS = {
     "time_field": "The field that holds the time of an event, unless the push names one.",
     "max_event_bytes": "The maximum size of an event, in bytes of JSON.",
     "encrypted": "Whether events are stored encrypted; needs PENSTOCK_ENCRYPTION_KEY_FILE in every process.",
+    "readable_from_sql": "Whether new events are stored so that penstock.pop() can read them; they take more space.",
     "max_redrives": "How often a dead letter may be redriven.",
 }
 

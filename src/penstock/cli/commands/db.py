@@ -170,23 +170,30 @@ async def roles(
     reader_role: Annotated[
         str, typer.Option("--reader-role", metavar="ROLE", help="The role of readers: reads results only.")
     ] = "penstock_reader",
+    pusher_role: Annotated[
+        str,
+        typer.Option(
+            "--pusher-role", metavar="ROLE", help="A role to grant to applications: pushes from SQL, and nothing else."
+        ),
+    ] = "penstock_pusher",
 ) -> None:
-    """Print the SQL that creates least-privilege roles for the server, the engine and readers.
+    """Print the SQL that creates least-privilege roles for the server, the engine, readers and pushes from SQL.
 
     The role that owns the schema is needed for upgrades only. Run this command again after an upgrade.
     """
     from penstock.db import roles
 
-    chosen = roles.Roles(server_role, engine_role, reader_role)
+    chosen = roles.Roles(server_role, engine_role, reader_role, pusher_role)
     async with _connection(session) as conn:
         if apply:
             await roles.apply(conn, chosen)
         text = await roles.render_statements(conn, chosen)
     if session.out.json:
-        session.out.document({"applied": apply, "roles": [chosen.server, chosen.engine, chosen.reader], "sql": text})
+        session.out.document({"applied": apply, "roles": list(chosen.names), "sql": text})
     elif apply:
         session.out.note(
-            f"{chosen.server}, {chosen.engine} and {chosen.reader} have their privileges. Set their passwords."
+            f"{chosen.server}, {chosen.engine} and {chosen.reader} have their privileges. Set their passwords. "
+            f"Grant {chosen.pusher} to roles that push from SQL."
         )
     else:
         session.out.text(text.rstrip("\n"))

@@ -138,6 +138,11 @@ def _show(out: Output, info: QueueInfo, partitions: Sequence[Partition]) -> None
         f"Queue {queue.name}, {_format_partitioning(queue)}",
         [
             ("events", f"{number(totals.events)} kept, {number(totals.appended)} ever appended"),
+            *(
+                [("inbox", f"{counted(totals.inbox, 'event')} pushed from SQL, not yet in a partition")]
+                if totals.inbox
+                else []
+            ),
             ("size", size(totals.bytes)),
             ("partitions", number(totals.partitions)),
             ("dead letters", number(info.dead_letters)),

@@ -1,5 +1,5 @@
 -- The roles of Penstock's processes. {owner} owns the schemas and upgrades them. {server} accepts and delivers events.
--- {engine} runs queries and owns their results. All statements may be run again, and should be after an upgrade.
+-- {engine} runs queries and owns their results. {pusher} pushes from SQL. All statements may be run again, and should be after an upgrade.
 
 -- name: create
 DO $$
@@ -18,6 +18,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA penstock TO {server
 ALTER DEFAULT PRIVILEGES FOR ROLE {owner} IN SCHEMA penstock
     GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO {server}, {engine};
 GRANT USAGE ON SEQUENCE penstock.coordination_versions TO {server}, {engine};
+GRANT SELECT ON SEQUENCE penstock.inbox_sequence TO {server}, {engine};
 GRANT EXECUTE ON FUNCTION penstock.make_segment(integer, integer), penstock.make_append(integer, integer),
     penstock.drop_chunks(integer, integer), penstock.drop_ids(integer, integer), penstock.drop_append(integer, integer)
 TO {server}, {engine};
@@ -66,3 +67,17 @@ GRANT SELECT ON ALL TABLES IN SCHEMA penstock_live, penstock_history TO {reader}
 GRANT SELECT ON penstock.state TO {reader};
 ALTER DEFAULT PRIVILEGES FOR ROLE {engine} IN SCHEMA penstock_live GRANT SELECT ON TABLES TO {reader};
 ALTER DEFAULT PRIVILEGES FOR ROLE {engine} IN SCHEMA penstock_history GRANT SELECT ON TABLES TO {reader};
+
+-- name: pusher
+-- The right to push from SQL, for the roles of applications: GRANT {pusher} TO ...
+DO $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = {pusher_text}) THEN
+        CREATE ROLE {pusher} NOLOGIN;
+    END IF;
+END
+$$;
+GRANT USAGE ON SCHEMA penstock TO {pusher};
+GRANT EXECUTE ON FUNCTION penstock.push, penstock.push_many, penstock.push_change, penstock.outbox, penstock.drop_outbox,
+    penstock.has_queue
+TO {pusher};

@@ -3,7 +3,7 @@ SELECT q.id, q.name, q.partitioning, q.partition_count, q.epoch, q.segment, q.le
        q.retry_delay_ms, q.delay_seconds, q.retention_seconds, q.retention_drops_unread, q.dedup_window_seconds,
        q.max_depth_events, q.max_event_bytes, q.max_redrives, q.partitions_warned_at, q.created_at, q.expiry_limit,
        q.overflow, q.away_seconds, q.key_field, q.id_field, q.time_field, q.encrypted, q.quiet_seconds, q.max_unread_events,
-       q.invalid_events,
+       q.invalid_events, q.readable_from_sql,
        ARRAY(SELECT s.segment FROM penstock.segments s WHERE s.queue_id = q.id AND s.has_ids ORDER BY s.segment DESC)
 FROM penstock.queues q WHERE q.name = %(name)s
 
@@ -25,7 +25,8 @@ UPDATE penstock.queues SET
     max_depth_events = %(max_depth_events)s, max_event_bytes = %(max_event_bytes)s, max_redrives = %(max_redrives)s,
     expiry_limit = %(expiry_limit)s, overflow = %(overflow)s, away_seconds = %(away_seconds)s,
     key_field = %(key_field)s, id_field = %(id_field)s, time_field = %(time_field)s, quiet_seconds = %(quiet_seconds)s,
-    max_unread_events = %(max_unread_events)s, invalid_events = %(invalid_events)s, encrypted = %(encrypted)s
+    max_unread_events = %(max_unread_events)s, invalid_events = %(invalid_events)s, encrypted = %(encrypted)s,
+    readable_from_sql = %(readable_from_sql)s
 WHERE id = %(queue)s
 
 -- name: lock_queue
@@ -60,6 +61,11 @@ SELECT id FROM penstock.partitions WHERE queue_id = %(queue)s ORDER BY id FOR UP
 
 -- name: delete_positions
 DELETE FROM penstock.positions p USING penstock.groups g WHERE g.queue_id = %(queue)s AND p.group_id = g.id
+
+-- name: delete_inbox
+-- Pushes from SQL that were not moved yet. The mover drops those that commit later.
+WITH ordered AS (DELETE FROM penstock.inbox_order WHERE queue_id = %(queue)s)
+DELETE FROM penstock.inbox WHERE queue_id = %(queue)s
 
 -- name: delete_queue
 DELETE FROM penstock.queues WHERE id = %(queue)s

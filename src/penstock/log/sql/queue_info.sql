@@ -1,7 +1,8 @@
 -- name: groups
--- The lag of each group, and in how many partitions it is behind. The cost does not depend on the number of events.
+-- The lag of each group, with the events in the inbox, and in how many partitions it is behind. The cost does not depend
+-- on the number of events in the queue.
 SELECT g.name, g.subscribed_from, g.query_id, g.created_at,
-       coalesce(sum(greatest(h.end_offset - p.next_offset, 0)), 0)::bigint,
+       coalesce(sum(greatest(h.end_offset - p.next_offset, 0)), 0)::bigint + i.events,
        count(*) FILTER (WHERE h.end_offset > p.next_offset),
        count(*) FILTER (WHERE p.lease_id IS NOT NULL AND p.available_at > clock_timestamp() + %(skew)s),
        g.counts, w.seen_at,
@@ -14,6 +15,7 @@ SELECT g.name, g.subscribed_from, g.query_id, g.created_at,
             WHEN r.is_paused THEN 'paused' ELSE 'running' END
 FROM penstock.groups g
 LEFT JOIN penstock.queries r ON r.name = g.query_id
+CROSS JOIN penstock.inbox_events(%(queue)s::integer) AS i (events)
 CROSS JOIN LATERAL (SELECT greatest(g.seen_at, r.lease_until) AS seen_at) w
 LEFT JOIN penstock.cursors c ON c.group_id = g.id AND c.state <> 1
 LEFT JOIN penstock.partitions t ON t.id = c.partition_id
@@ -23,18 +25,20 @@ LEFT JOIN LATERAL (
                      WHERE k.partition_id = t.id ORDER BY k.end_offset DESC LIMIT 1), t.sealed_end) AS end_offset
 ) h ON true
 WHERE g.queue_id = %(queue)s
-GROUP BY g.id, g.name, w.seen_at, r.id
+GROUP BY g.id, g.name, w.seen_at, r.id, i.events
 ORDER BY g.name
 
 -- name: stored_events
-SELECT coalesce(sum(p.end_offset - p.first_offset), 0)::bigint FROM penstock.partitions_of(%(queue)s::integer, %(segment)s::integer) p
+SELECT coalesce(sum(p.end_offset - p.first_offset), 0)::bigint + penstock.inbox_events(%(queue)s::integer)
+FROM penstock.partitions_of(%(queue)s::integer, %(segment)s::integer) p
 
 -- name: queue_size
--- Partitions, the sums of their end offsets and first offsets, the size on disk, and the shed events.
+-- Partitions, the sums of their end offsets and first offsets, the size on disk, the shed events, and those in the inbox.
 SELECT p.partitions, p.end_offsets, p.first_offsets,
        (SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c
         WHERE c.relnamespace = 'penstock'::regnamespace AND c.relkind = 'r' AND c.relname ~ %(tables)s),
-       (SELECT coalesce(sum(s.events), 0)::bigint FROM penstock.shed_events s WHERE s.queue_id = %(queue)s)
+       (SELECT coalesce(sum(s.events), 0)::bigint FROM penstock.shed_events s WHERE s.queue_id = %(queue)s),
+       penstock.inbox_events(%(queue)s::integer)
 FROM (
     SELECT count(*) AS partitions,
            coalesce(sum(coalesce((SELECT k.end_offset FROM {chunks} k

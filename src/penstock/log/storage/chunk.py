@@ -2,7 +2,8 @@
 
 A chunk is columnar. It holds the events' data as NDJSON, so that a reader can pass it to a JSON parser unchanged, and
 beside it the columns that some events have (keys, ids, times, headers). The first byte names the codec. Every codec
-has a checksum. The chunks of a queue with ``encrypted`` are encrypted after their compression.
+has a checksum. The chunks of a queue with ``encrypted`` are encrypted after their compression. Those of a queue with
+``readable_from_sql`` are not compressed and have the other columns as two lines of JSON, which SQL can read.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ TARGET_BYTES = 1 << 20
 
 _RAW = 0
 _ZSTD = 1
+_JSON = 2
 #: The size of the payload in four bytes, then another chunk, encrypted. No single bit makes it another codec.
 _ENCRYPTED = 0xE6
 _ENCRYPTED_HEAD = 5
@@ -55,6 +57,11 @@ _unpack = msgspec.msgpack.Decoder(
         list[dict[str, str] | None] | None,
     ]
 ).decode
+_read_json = msgspec.json.Decoder(
+    tuple[int, list[str | None] | None, list[str | None] | None, list[int | None] | None]
+).decode
+_read_json_headers = msgspec.json.Decoder(list[dict[str, str] | None] | None).decode
+_write_json = msgspec.json.Encoder(enc_hook=_encode_str_subclass).encode
 _unpack_lazily = msgspec.msgpack.Decoder(
     tuple[int, msgspec.Raw, msgspec.Raw, list[int | None] | None, list[dict[str, str] | None] | None]
 ).decode
@@ -152,7 +159,12 @@ class StoredChunk:
         return stored
 
 
-def encode(columns: ChunkColumns, *, encrypted: bool = False) -> bytes:
+def encode(columns: ChunkColumns, *, encrypted: bool = False, readable: bool = False) -> bytes:
+    """Encode a chunk. ``readable``: so that SQL can read it (``penstock.read_chunk``)."""
+    if readable:
+        meta = _write_json((columns.count, columns.keys, columns.ids, columns.times))
+        payload = b"%b\n%b\n%b" % (meta, _write_json(columns.headers), columns.data)
+        return b"%c%b%b" % (_JSON, zlib.crc32(payload).to_bytes(4, "little"), payload)
     meta = _pack((columns.count, columns.keys, columns.ids, columns.times, columns.headers))
     payload = b"".join((len(meta).to_bytes(4, "little"), meta, columns.data))
     if len(payload) < _MIN_COMPRESSED_BYTES:
@@ -174,7 +186,9 @@ def decode(body: bytes, expected: int | None = None, *, lazily: bool = False) ->
         payload = _read_payload(body)
         size = int.from_bytes(payload[:4], "little")
         meta = payload[4 : 4 + size]
-        if lazily:
+        if body[0] == _JSON:
+            columns = _read_json_chunk(payload, lazily=lazily)
+        elif lazily:
             count, keys, ids, times, headers = _unpack_lazily(meta)
             columns = ChunkColumns(
                 payload[4 + size :], count, _packed_strings(keys), _packed_strings(ids), times, headers
@@ -188,7 +202,7 @@ def decode(body: bytes, expected: int | None = None, *, lazily: bool = False) ->
             raise ValueError("its columns are not of one length")
         return columns
     except _DECODE_ERRORS as error:
-        is_newer = bool(body) and body[0] not in (_RAW, _ZSTD, _ENCRYPTED)
+        is_newer = bool(body) and body[0] not in (_RAW, _ZSTD, _JSON, _ENCRYPTED)
         raise CorruptChunk(f"a chunk of {len(body)} bytes cannot be decoded: {error}", is_newer=is_newer) from error
 
 
@@ -204,6 +218,16 @@ def decoded_size(body: bytes) -> int:
     return claimed if 0 <= claimed <= _MAX_PAYLOAD_BYTES else len(body)
 
 
+def _read_json_chunk(payload: bytes, *, lazily: bool) -> ChunkColumns:
+    meta, header_line, data = payload.split(b"\n", 2)
+    count, keys, ids, times = _read_json(meta)
+    headers = _read_json_headers(header_line)
+    if lazily:
+        packed_keys, packed_ids = (_packed_strings(msgspec.Raw(_pack(column))) for column in (keys, ids))
+        return ChunkColumns(data, count, packed_keys, packed_ids, times, headers)
+    return ChunkColumns(data, count, keys, ids, times, headers)
+
+
 def _packed_strings(packed: msgspec.Raw) -> PackedStrings | None:
     return None if memoryview(packed)[0] == _NIL else PackedStrings(packed)
 
@@ -215,7 +239,7 @@ def _read_payload(body: bytes) -> bytes:
         if zstandard.frame_content_size(frame) > _MAX_PAYLOAD_BYTES:
             raise ValueError("its size is damaged")
         return _codecs.decompressor.decompress(frame)
-    if codec == _RAW:
+    if codec in (_RAW, _JSON):
         payload = body[5:]
         if zlib.crc32(payload) != int.from_bytes(body[1:5], "little"):
             raise ValueError("its checksum does not match")

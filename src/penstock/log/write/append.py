@@ -250,7 +250,9 @@ class Appender:
         for partitions in queues:
             queue = partitions[0].queue
             pieces = [(partition.partition_id, partition.pieces) for partition in partitions]
-            calls = build_chunks(pieces, self.max_call_bytes, encrypted=queue.encrypted)
+            calls = build_chunks(
+                pieces, self.max_call_bytes, encrypted=queue.encrypted, readable=queue.readable_from_sql
+            )
             if len(calls) > 1 and not is_locked:
                 return False
             rows: list[Any] = []

@@ -149,6 +149,14 @@ class Backpressure:
         if is_full:
             raise _queue_full(queue, measured)
 
+    async def find_reason(self, queue: Queue) -> str | None:
+        """Return why the queue accepts no pushes from SQL, in a sentence, or None if it does."""
+        if not queue.is_limited:
+            return None
+        measured, is_full = await self._measure_for(queue, 1)
+        measured.is_full = is_full
+        return str(_queue_full(queue, measured)) if is_full else None
+
     def capacity(self, queue: Queue) -> QueueCapacity | None:
         measured = self._depths.get(queue.id)
         limit = queue.max_depth_events if measured is None or measured.depth is None else measured.limit_of(queue)

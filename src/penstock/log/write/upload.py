@@ -165,7 +165,10 @@ class Upload:
         by_partition: dict[int, list[Piece]] = {}
         for piece in pieces:
             by_partition.setdefault(partition_ids[self.queue.id, piece.partition], []).append(piece)
-        for chunks in build_chunks(list(by_partition.items()), encrypted=self.queue.encrypted):
+        queue = self.queue
+        for chunks in build_chunks(
+            list(by_partition.items()), encrypted=queue.encrypted, readable=queue.readable_from_sql
+        ):
             first_row = len(self._targets)
             for partition_id, count in zip(chunks.partitions, chunks.counts, strict=True):
                 self._partition_events[partition_id] = self._partition_events.get(partition_id, 0) + count

@@ -36,6 +36,7 @@ _sql = Statements("penstock.server.metrics", "database_metrics.sql")
 QUEUE_DEPTH = gauge("queue_events", "Events stored in a queue, read or not.", "queue")
 QUEUE_APPENDED = counter("queue_appended_events", "Events appended to a queue since it was created.", "queue")
 QUEUE_SHED = counter("queue_shed_events", 'Events that a full queue with overflow="shed" dropped.', "queue")
+QUEUE_INBOX = gauge("queue_inbox_events", "Events pushed from SQL that are not in a partition yet.", "queue")
 QUEUE_PARTITIONS = gauge("queue_partitions", "Partitions of a queue.", "queue")
 GROUP_LAG = gauge("group_lag_events", "Events that a group has not read.", "queue", "group")
 GROUP_COUNTS = gauge(

@@ -50,7 +50,11 @@ class ChunkBatch:
 
 
 def build_chunks(
-    partitions: Iterable[tuple[int, Sequence[Piece]]], max_call_bytes: int = CALL_BYTES, *, encrypted: bool = False
+    partitions: Iterable[tuple[int, Sequence[Piece]]],
+    max_call_bytes: int = CALL_BYTES,
+    *,
+    encrypted: bool = False,
+    readable: bool = False,
 ) -> list[ChunkBatch]:
     """Return the chunks of each partition's pieces, in as few calls as possible."""
     calls = [ChunkBatch()]
@@ -58,7 +62,7 @@ def build_chunks(
         events = 0
         for run in _mergeable_runs(pieces):
             columns = _merge(run)
-            body = chunk.encode(columns, encrypted=encrypted)
+            body = chunk.encode(columns, encrypted=encrypted, readable=readable)
             if calls[-1].size and calls[-1].size + len(body) > max_call_bytes:
                 calls.append(ChunkBatch())
                 events = 0

@@ -4,7 +4,7 @@
 
 -- name: queues
 SELECT d.queue, d.partitions AS queue_partitions, d.events AS queue_events, d.appended AS queue_appended_events,
-       d.shed AS queue_shed_events
+       d.shed AS queue_shed_events, d.inbox AS queue_inbox_events
 FROM penstock.depth d
 ORDER BY d.queue
 LIMIT %(limit)s
