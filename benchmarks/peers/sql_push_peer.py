@@ -7,7 +7,7 @@ from importlib.metadata import version
 from typing import Any
 
 import asyncpg  # type: ignore[import-not-found]  # in the environment of pgmq
-import orjson  # type: ignore[import-not-found]  # same
+import orjson
 
 from benchmarks.load.events import Data
 from benchmarks.peers.serve import serve

@@ -238,7 +238,7 @@ def test_show_names_the_failed_query_that_holds_pushes_back(cli: CommandLine, ar
     async def fail(log: Log) -> None:
         registry = Registry(log)
         query = await registry.register("sales", ["a"], "a", sink=None, history_seconds=60)
-        fence = await registry.acquire_lease("sales", "tests", 60, query.at)
+        fence = await registry.acquire_lease(query, "tests", 60)
         assert fence is not None
         await log.consumer_groups.subscribe(await log.catalog.refresh("orders"), "sales", query_id="sales")
         await registry.release_lease(query.id, fence, stopped=False)

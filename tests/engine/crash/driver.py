@@ -85,38 +85,38 @@ def before_transaction(commits: int, number: signal.Signals) -> None:
 
 
 def before_switch(number: signal.Signals) -> None:
-    """The new version of a view has read all; the old one is fenced off. This hits the first switch."""
+    """Signal after the new version of a view has read all, and the old one is fenced off: before the first switch."""
     real, made = ViewSwitch.switch, iter(range(1_000_000))
 
     @wraps(real)
     async def switch(self: ViewSwitch, *arguments: Any) -> None:
         if next(made) == 0:
-            _hit_all(number)
+            _signal_all(number)
         await real(self, *arguments)
 
     mock.patch.object(ViewSwitch, "switch", switch).start()
 
 
 def in_switch(number: signal.Signals) -> None:
-    """Changes are appended and the new version is shown; the COMMIT has not been sent."""
-    real = ViewSwitch._show
+    """Signal after changes were appended and the new version is shown, and before COMMIT is sent."""
+    real = ViewSwitch.show_new_version
 
     @wraps(real)
     async def show(self: ViewSwitch, *arguments: Any) -> None:
         await real(self, *arguments)
-        _hit_all(number)
+        _signal_all(number)
 
-    mock.patch.object(ViewSwitch, "_show", show).start()
+    mock.patch.object(ViewSwitch, "show_new_version", show).start()
 
 
 def after_switch(number: signal.Signals) -> None:
-    """The new version has the name of the view, and no driver yet."""
+    """Signal after the new version has the name of the view, and before it has a driver."""
     real = ViewSwitch.switch
 
     @wraps(real)
     async def switch(self: ViewSwitch, *arguments: Any) -> None:
         await real(self, *arguments)
-        _hit_all(number)
+        _signal_all(number)
 
     mock.patch.object(ViewSwitch, "switch", switch).start()
 

@@ -12,7 +12,8 @@ import psycopg
 import pytest
 
 from penstock.core.errors import Conflict, InvalidOption, InvalidRequest, QueryChanged, QueryReplaced
-from tests.engine.pipelines import Bench, eventually
+from tests.conditions import eventually
+from tests.engine.pipelines import Bench
 from tests.engine.views.statements import expected_rows, make_views, random_order, random_payment, read_rows
 from tests.engine.views.test_views import replay_changes
 

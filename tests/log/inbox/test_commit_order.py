@@ -11,7 +11,8 @@ import pytest
 from psycopg import Connection, IsolationLevel
 
 from penstock.log.log import Log
-from tests.log.logs import QUEUE, by_key, data, drain, eventually
+from tests.conditions import eventually_async
+from tests.log.logs import QUEUE, by_key, data, drain
 
 
 @pytest.fixture
@@ -215,7 +216,7 @@ async def test_several_processes_move_each_event_once(still_log: Log, other_log:
         await still_log.inbox.move()
         return not await still_log.inbox.has_rows()
 
-    await eventually(is_empty)
+    await eventually_async(is_empty)
     events = by_key(await drain(still_log))
     assert events == {str(key): list(range(key, total, 10)) for key in range(10)}
 

@@ -17,8 +17,9 @@ import pytest
 
 from penstock.db.embedded import server as embedded
 from penstock.db.embedded.server import EmbeddedPostgres, bundled_bin_dir
+from tests.conditions import eventually_async
 from tests.log.inbox import sql_pusher
-from tests.log.logs import QUEUE, by_key, drain, eventually, opened
+from tests.log.logs import QUEUE, by_key, drain, opened
 
 _ROOT = Path(__file__).parents[3]
 _ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join([str(_ROOT / "src"), str(_ROOT)])}
@@ -105,7 +106,7 @@ async def test_kills_lose_and_repeat_nothing(data_dir: Path) -> None:
                 async def is_reached(goal: int = goal) -> bool:
                     return await pushed_events(url) >= goal
 
-                await eventually(is_reached)
+                await eventually_async(is_reached)
                 kind = round_number % 4
                 if kind == 3:
                     kill_postgresql(data_dir)
@@ -131,7 +132,7 @@ async def test_kills_lose_and_repeat_nothing(data_dir: Path) -> None:
             async def is_moved() -> bool:
                 return not await log.inbox.has_rows()
 
-            await eventually(is_moved)
+            await eventually_async(is_moved)
             events = by_key(await drain(log))
         with psycopg.connect(url, autocommit=True) as conn:
             counters: dict[str, int] = dict(conn.execute("SELECT key, n FROM counters").fetchall())

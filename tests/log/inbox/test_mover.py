@@ -17,7 +17,8 @@ from penstock.db.embedded.server import EmbeddedPostgres
 from penstock.log.inbox.inbox import LOCKS, MOVER_LOCK, SLEEP_LOCK
 from penstock.log.log import Log
 from penstock.log.read.pop_request import PopRequest
-from tests.log.logs import QUEUE, ask, by_key, data, drain, eventually, held, opened
+from tests.conditions import eventually_async
+from tests.log.logs import QUEUE, ask, by_key, data, drain, held, opened
 
 _HOLDERS = """
 SELECT count(*) FROM pg_locks
@@ -39,7 +40,7 @@ async def holds(url: str, lock: int) -> None:
     async def is_held() -> object:
         return await asyncio.to_thread(ask, url, _HOLDERS, LOCKS, lock)
 
-    await eventually(is_held)
+    await eventually_async(is_held)
 
 
 @pytest.fixture

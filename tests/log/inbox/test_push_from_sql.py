@@ -12,7 +12,8 @@ from psycopg.errors import InvalidParameterValue
 from psycopg.types.json import Jsonb
 
 from penstock.log.log import Log
-from tests.log.logs import QUEUE, by_key, data, drain, eventually, lag, pop
+from tests.conditions import eventually_async
+from tests.log.logs import QUEUE, by_key, data, drain, lag, pop
 from tests.log.logs import push as push_natively
 
 FULL = "PS002"
@@ -36,7 +37,7 @@ async def test_an_event_has_what_was_pushed(log: Log, sql: Connection[Any]) -> N
         return await lag(log) == 1 and bool(sql.execute("SELECT count(*) FROM penstock.inbox").fetchone() == (0,))
 
     await log.subscribe(QUEUE, "workers")
-    await eventually(is_there)
+    await eventually_async(is_there)
     (event,) = await drain(log)
     assert (event.data, event.key, event.id, event.time, event.headers) == (
         value,
@@ -185,14 +186,14 @@ async def test_a_full_queue_refuses_until_it_is_read(log: Log, sql: Connection[A
             raise
         return False
 
-    await eventually(is_refused)
+    await eventually_async(is_refused)
     assert pushed >= 10
 
     async def is_accepted() -> bool:
         assert all(await log.ack(await pop(log)))
         return not await is_refused()
 
-    await eventually(is_accepted)
+    await eventually_async(is_accepted)
 
 
 async def test_without_a_process_that_moves_it_the_inbox_is_bounded(still_log: Log, sql: Connection[Any]) -> None:

@@ -118,7 +118,7 @@ class ViewSwitch:
             request = None
             if changes is not None:
                 request = await self._append(conn, new.id, changes, new.columns, old.columns)
-            await self._show(conn, old, new)
+            await self.show_new_version(conn, old, new)
             await conn.execute(_sql["delete_dead_letters"], params)
             await self._log.consumer_groups.delete_of_query(conn, old.name)
             for statement in drop_view_statements(old.id, new.name):
@@ -137,7 +137,7 @@ class ViewSwitch:
                 f"{error.diag.message_detail}. Drop them, start it again, and create them again"
             ) from None
 
-    async def _show(self, conn: AsyncConnection[Any], old: StoredView, new: StoredView) -> None:
+    async def show_new_version(self, conn: AsyncConnection[Any], old: StoredView, new: StoredView) -> None:
         """Let ``penstock_live.<name>`` show the new version. It stays the same view if it has the same columns."""
         shape = [[(column.name, column.pg_type) for column in view.visible] for view in (old, new)]
         params = {"name": old.name}
