@@ -6,7 +6,9 @@ five columns take one CPU second. Types without a kernel for it, and texts that 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence, Set
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -22,12 +24,18 @@ _PLAIN_BYTES = bytes(byte for byte in range(32, 256) if byte not in b'"\\')
 _NEEDS_ESCAPES = r'["\\\x00-\x1f]'
 #: Rows of one call, so that texts stay below the 2 GiB of an Arrow array.
 _BATCH_ROWS = 1 << 14
+#: Fewer batches are encoded by one thread.
+_MIN_PARALLEL_BATCHES = 4
 
 
 def encode_rows(table: pa.Table, fields: Sequence[str], texts: Set[str] = frozenset()) -> pa.ChunkedArray:
     """Each row as a JSON object of some columns. Those in ``texts`` hold JSON already."""
     batches = table.select(list(fields)).to_batches(max_chunksize=_BATCH_ROWS)
-    return pa.chunked_array([_encode_batch(batch, texts) for batch in batches], pa.string())
+    if len(batches) < _MIN_PARALLEL_BATCHES:
+        return pa.chunked_array([_encode_batch(batch, texts) for batch in batches], pa.string())
+    # Arrow's kernels do not hold the interpreter lock.
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        return pa.chunked_array(list(threads.map(lambda batch: _encode_batch(batch, texts), batches)), pa.string())
 
 
 def join_texts(*parts: Any) -> Any:

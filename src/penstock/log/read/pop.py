@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from psycopg import AsyncConnection
 from psycopg_pool import AsyncConnectionPool
@@ -204,10 +204,9 @@ class Popper:
             deliverable = _deliverable(lease, chunks, group.id, readable_end)
             first, end = lease.start, readable_end
             if deliverable:
-                _, first = deliverable[0]
-                _, last = deliverable[-1]
+                first = deliverable[0].offsets[0]
                 # The lease must not cover events at the end that are for another group: nobody would ack them.
-                end = last + 1
+                end = deliverable[-1].offsets[-1] + 1
             delivery = Delivery(
                 queue.name,
                 lease.partition,
@@ -222,7 +221,7 @@ class Popper:
             if lease.is_poison and deliverable:
                 await self._reject_poison(delivery, lease)
                 continue
-            events += [Event(delivery, stored, offset) for stored, offset in deliverable]
+            events += [Event(delivery, part.stored, offset) for part in deliverable for offset in part.offsets]
             if deliverable:
                 if end < lease.end or first > lease.start:
                     await self.positions.shorten_lease(delivery, first, end)
@@ -324,17 +323,24 @@ class Popper:
         return until
 
 
-def _deliverable(lease: Lease, chunks: Sequence[StoredChunk], group_id: int, end: int) -> list[tuple[StoredChunk, int]]:
-    """Return the chunk and the offset of each event of the lease before ``end`` that is for the group."""
-    deliverable = [
-        (stored, offset)
-        for stored in chunks
-        if stored.target_group is None or stored.target_group == group_id
-        for offset in range(max(stored.first, lease.start), min(stored.end, end))
-    ]
-    if lease.skipped:
-        deliverable = [(stored, offset) for stored, offset in deliverable if offset not in lease.skipped]
-    return deliverable
+class _ChunkPart(NamedTuple):
+    """Events of a chunk that are delivered."""
+
+    stored: StoredChunk
+    offsets: Sequence[int]
+
+
+def _deliverable(lease: Lease, chunks: Sequence[StoredChunk], group_id: int, end: int) -> list[_ChunkPart]:
+    """Return the events of the lease before ``end`` that are for the group, by chunk. No part is empty."""
+    parts = []
+    for stored in chunks:
+        if stored.target_group is None or stored.target_group == group_id:
+            offsets: Sequence[int] = range(max(stored.first, lease.start), min(stored.end, end))
+            if lease.skipped:
+                offsets = [offset for offset in offsets if offset not in lease.skipped]
+            if offsets:
+                parts.append(_ChunkPart(stored, offsets))
+    return parts
 
 
 def _memory_size(stored: StoredChunk) -> int:

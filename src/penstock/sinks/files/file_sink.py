@@ -72,6 +72,7 @@ class FileSink(Sink):
 
     def _write(self, events: Sequence[Event]) -> None:
         try:
-            self._append([event for event in events if not self._progress.has(event)])
+            all_new = not self._progress.unconfirmed
+            self._append(events if all_new else [event for event in events if not self._progress.has(event)])
         except OSError as error:
             raise SinkBusy(f"{self._path} cannot be written: {error.strerror or error}") from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -49,21 +49,19 @@ class FileProgress(msgspec.Struct):
     def after(self, length: int, events: Iterable[Event], moving_to: str | None = None) -> FileProgress:
         """Return the progress with a new length and more events."""
         unconfirmed = {partition: list(ranges) for partition, ranges in self.unconfirmed.items()}
-        for event in events:
-            ranges = unconfirmed.setdefault(str(event.partition_id), [])
-            last = ranges[-1] if ranges else None
-            if last is not None and (last.end, last.appended_at) == (event.offset, event.appended_at):
-                ranges[-1] = WrittenRange(last.first, event.offset + 1, last.appended_at)
-            else:
-                ranges.append(WrittenRange(event.offset, event.offset + 1, event.appended_at))
+        for partition, added in _ranges(events):
+            ranges = unconfirmed.setdefault(str(partition), [])
+            if ranges and (ranges[-1].end, ranges[-1].appended_at) == (added.first, added.appended_at):
+                added = WrittenRange(ranges.pop().first, added.end, added.appended_at)
+            ranges.append(added)
         return FileProgress(length, unconfirmed, moving_to)
 
     def forget(self, events: Iterable[Event]) -> None:
         """Remove acknowledged events, and those before them in their partitions."""
         ends: dict[str, int] = {}
-        for event in events:
-            partition = str(event.partition_id)
-            ends[partition] = max(ends.get(partition, 0), event.offset + 1)
+        for partition_id, acknowledged in _ranges(events):
+            partition = str(partition_id)
+            ends[partition] = max(ends.get(partition, 0), acknowledged.end)
         for partition, end in ends.items():
             remaining = [
                 WrittenRange(max(offsets.first, end), offsets.end, offsets.appended_at)
@@ -74,6 +72,20 @@ class FileProgress(msgspec.Struct):
                 self.unconfirmed[partition] = remaining
             else:
                 self.unconfirmed.pop(partition, None)
+
+
+def _ranges(events: Iterable[Event]) -> Iterator[tuple[int, WrittenRange]]:
+    """The runs of consecutive events, each with the id of its partition."""
+    first: Event | None = None
+    partition, end, appended_at = 0, 0, None
+    for event in events:
+        if first is None or event.offset != end or event.partition_id != partition or event.appended_at != appended_at:
+            if first is not None:
+                yield partition, WrittenRange(first.offset, end, appended_at)
+            first, partition, appended_at = event, event.partition_id, event.appended_at
+        end = event.offset + 1
+    if first is not None:
+        yield partition, WrittenRange(first.offset, end, appended_at)
 
 
 class ProgressFile:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
@@ -14,6 +17,8 @@ from penstock.log.write.encode.piece import PIECE_EVENTS, Piece
 
 #: The most bytes in one call of the append function, unless one chunk has more. PostgreSQL limits a value to 1 GiB.
 CALL_BYTES = 64 << 20
+#: Fewer bytes are compressed by one thread.
+_MIN_PARALLEL_BYTES = 4 << 20
 
 
 @dataclass(slots=True)
@@ -57,18 +62,30 @@ def build_chunks(
     readable: bool = False,
 ) -> list[ChunkBatch]:
     """Return the chunks of each partition's pieces, in as few calls as possible."""
+    runs = [(partition_id, run) for partition_id, pieces in partitions for run in _mergeable_runs(pieces)]
+    bodies = _encode_runs([run for _, run in runs], encrypted=encrypted, readable=readable)
     calls = [ChunkBatch()]
-    for partition_id, pieces in partitions:
-        events = 0
-        for run in _mergeable_runs(pieces):
-            columns = _merge(run)
-            body = chunk.encode(columns, encrypted=encrypted, readable=readable)
-            if calls[-1].size and calls[-1].size + len(body) > max_call_bytes:
-                calls.append(ChunkBatch())
-                events = 0
-            events += columns.count
-            calls[-1].add(partition_id, columns.count, events, run[0].target_group, body)
+    counts: defaultdict[int, int] = defaultdict(int)
+    for (partition_id, run), body in zip(runs, bodies, strict=True):
+        if calls[-1].size and calls[-1].size + len(body) > max_call_bytes:
+            calls.append(ChunkBatch())
+            counts.clear()
+        events = sum(piece.columns.count for piece in run)
+        counts[partition_id] += events
+        calls[-1].add(partition_id, events, counts[partition_id], run[0].target_group, body)
     return calls
+
+
+def _encode_runs(runs: Sequence[Sequence[Piece]], *, encrypted: bool, readable: bool) -> list[bytes]:
+    def encode(run: Sequence[Piece]) -> bytes:
+        return chunk.encode(_merge(run), encrypted=encrypted, readable=readable)
+
+    size = sum(len(piece.columns.data) for run in runs for piece in run)
+    if size < _MIN_PARALLEL_BYTES or len(runs) == 1:
+        return list(map(encode, runs))
+    # Compression does not hold the interpreter lock.
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        return list(threads.map(encode, runs))
 
 
 def _mergeable_runs(pieces: Sequence[Piece]) -> list[list[Piece]]:
