@@ -6,7 +6,7 @@ import pytest
 
 from penstock.engine.query_registry import Registry
 from penstock.log.log import Log
-from penstock.log.queue_options import DEFAULTS
+from penstock.log.queue_options import DEFAULTS, format_option
 from tests.cli.command_line import Arrange, CommandLine
 
 
@@ -50,11 +50,13 @@ def test_create_passes_every_option(cli: CommandLine) -> None:
         "id_field": "order",
         "time_field": "at",
         "encrypted": True,
+        # SQL cannot read encrypted events.
+        "readable_from_sql": False,
     }
     cli.environment["PENSTOCK_ENCRYPTION_KEYS"] = base64.b64encode(bytes(32)).decode()
     arguments: list[str] = []
     for name, value in options.items():
-        arguments += [f"--{name.replace('_', '-')}", "yes" if value is True else str(value)]
+        arguments += [f"--{name.replace('_', '-')}", format_option(value)]
     assert cli.json("queue", "create", "orders", *arguments)["options"] == options
 
 

@@ -108,7 +108,6 @@ AS $$
 DECLARE
     _announced text := coalesce(current_setting('penstock.announced', true), '');
     _events integer := 1 + length(NEW.data) - length(replace(NEW.data, E'\n', ''));
-    _sequence bigint;
 BEGIN
     IF strpos(_announced, ',' || NEW.queue_id || ',') = 0 THEN
         -- A mark in the highest byte, 20 bits of the queue's id, 36 bits of the bound.
@@ -117,13 +116,10 @@ BEGIN
         FROM penstock.inbox_sequence s;
         PERFORM set_config('penstock.announced', _announced || ',' || NEW.queue_id || ',', true);
     END IF;
-    IF _events = 1 THEN
-        _sequence := nextval('penstock.inbox_sequence');
-    ELSE
-        SELECT max(nextval('penstock.inbox_sequence')) INTO _sequence FROM generate_series(1, _events);
-    END IF;
     INSERT INTO penstock.inbox_order (sequence, inbox_id, queue_id, events, bytes)
-    VALUES (_sequence, NEW.id, NEW.queue_id, _events, octet_length(NEW.data));
+    VALUES (CASE WHEN _events = 1 THEN nextval('penstock.inbox_sequence')
+                 ELSE (SELECT max(nextval('penstock.inbox_sequence')) FROM generate_series(1, _events)) END,
+            NEW.id, NEW.queue_id, _events, octet_length(NEW.data));
     -- The mover holds this lock alone while it sleeps. NOTIFY takes a lock on the whole cluster, so it is sent to wake the
     -- mover only. A push that gets the lock keeps it until its commit is visible; the mover looks once more after it
     -- has got the lock. A transaction that has sent NOTIFY cannot be prepared: where that is possible, the mover never
@@ -175,31 +171,87 @@ BEGIN
 END
 $$;
 
--- Pushes events to a queue, in the transaction of the caller. Returns their number, or 0 if the queue is full and drops
--- events (overflow = 'shed'). The arrays beside the data are of the same length or left out.
+-- Admits a push to a queue, or raises an error. The id is null if the queue is full and drops events.
+CREATE FUNCTION penstock.admit_push(_queue text, _events integer, OUT id integer, OUT max_event_bytes integer)
+LANGUAGE plpgsql AS $$
+DECLARE
+    _row record;
+BEGIN
+    SELECT q.id, q.encrypted, coalesce(q.max_event_bytes, 1048576) AS max_event_bytes, q.overflow, q.max_depth_events,
+           (SELECT f.reason FROM penstock.full_queues f WHERE f.queue_id = q.id) AS reason,
+           (SELECT s.last_value FROM penstock.inbox_sequence s) - (SELECT s.floor FROM penstock.inbox_state s) AS waiting
+    INTO _row FROM penstock.queues q WHERE q.name = _queue;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'there is no queue %', quote_nullable(_queue) USING ERRCODE = 'undefined_object',
+            HINT = 'Create it with `penstock queue create`.';
+    ELSIF _row.encrypted THEN
+        RAISE EXCEPTION 'queue % is encrypted, and PostgreSQL has no key: it cannot take pushes from SQL', quote_literal(_queue)
+            USING ERRCODE = 'feature_not_supported', HINT = 'Push to it through a server or a client of Penstock.';
+    END IF;
+    -- The difference counts the events of all queues, and some that were moved or rolled back.
+    IF _row.reason IS NULL AND _row.waiting + _events > _row.max_depth_events THEN
+        _row.waiting := penstock.inbox_events(_row.id);
+        -- A push that never fits is accepted if nothing waits.
+        IF _row.waiting > 0 AND _row.waiting + _events > _row.max_depth_events THEN
+            _row.reason := format(
+                'queue %L is full: %s events wait in the inbox and %s are allowed; start a server, a query or another '
+                'process of Penstock, which moves them, or raise max_depth_events',
+                _queue, _row.waiting, _row.max_depth_events);
+        END IF;
+    END IF;
+    max_event_bytes := _row.max_event_bytes;
+    IF _row.reason IS NULL THEN
+        id := _row.id;
+    ELSIF _row.overflow = 'shed' THEN
+        INSERT INTO penstock.shed_events (queue_id, events, shed_at) VALUES (_row.id, _events, clock_timestamp());
+    ELSE
+        RAISE EXCEPTION '%', _row.reason USING ERRCODE = 'PS002';
+    END IF;
+END
+$$;
+
+-- Pushes an event to a queue, in the transaction of the caller. Returns 1, or 0 if the queue is full and drops events
+-- (overflow = 'shed').
+CREATE FUNCTION penstock.push(
+    queue text, data jsonb, key text DEFAULT NULL, event_id text DEFAULT NULL, event_time timestamptz DEFAULT NULL,
+    headers jsonb DEFAULT NULL
+) RETURNS integer LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    _admitted record := penstock.admit_push(queue, 1);
+    _text text := data::text;
+    _keys text[] := CASE WHEN key IS NOT NULL THEN ARRAY[key] END;
+    _ids text[] := CASE WHEN event_id IS NOT NULL THEN ARRAY[event_id] END;
+    _times timestamptz[] := CASE WHEN event_time IS NOT NULL THEN ARRAY[event_time] END;
+    _headers jsonb[] := CASE WHEN headers IS NOT NULL THEN ARRAY[headers] END;
+BEGIN
+    IF _text IS NULL OR octet_length(_text) > _admitted.max_event_bytes OR octet_length(key) NOT BETWEEN 1 AND 1024
+        OR octet_length(event_id) NOT BETWEEN 1 AND 256 OR event_time IS NOT NULL OR headers IS NOT NULL
+    THEN
+        PERFORM penstock.refuse_events(_admitted.max_event_bytes, ARRAY[data], _keys, _ids, _times, _headers);
+    END IF;
+    IF _admitted.id IS NULL THEN
+        RETURN 0;
+    END IF;
+    INSERT INTO penstock.inbox (queue_id, data, keys, ids, times, headers)
+    VALUES (_admitted.id, _text, _keys, _ids, _times, _headers);
+    RETURN 1;
+END
+$$;
+
+-- Pushes events to a queue, in order. Returns their number, or 0. The arrays beside the data are of the same length or left
+-- out.
 CREATE FUNCTION penstock.push_many(
     queue text, data jsonb[], keys text[] DEFAULT NULL, event_ids text[] DEFAULT NULL,
     event_times timestamptz[] DEFAULT NULL, headers jsonb[] DEFAULT NULL
 ) RETURNS integer LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    _queue record;
     _events integer := cardinality(data);
+    _admitted record := penstock.admit_push(queue, coalesce(_events, 0));
     _text text;
 BEGIN
-    SELECT q.id, q.encrypted, coalesce(q.max_event_bytes, 1048576) AS max_event_bytes, q.overflow, q.max_depth_events,
-           f.reason,
-           (SELECT s.last_value FROM penstock.inbox_sequence s) - (SELECT s.floor FROM penstock.inbox_state s) AS waiting
-    INTO _queue
-    FROM penstock.queues q LEFT JOIN penstock.full_queues f ON f.queue_id = q.id
-    WHERE q.name = push_many.queue;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'there is no queue %', quote_nullable(queue) USING ERRCODE = 'undefined_object',
-            HINT = 'Create it with `penstock queue create`.';
-    ELSIF _queue.encrypted THEN
-        RAISE EXCEPTION 'queue % is encrypted, and PostgreSQL has no key: it cannot take pushes from SQL', quote_literal(queue)
-            USING ERRCODE = 'feature_not_supported', HINT = 'Push to it through a server or a client of Penstock.';
-    ELSIF _events IS NULL THEN
+    IF _events IS NULL THEN
         RAISE EXCEPTION 'data is NULL; give an array of jsonb' USING ERRCODE = 'null_value_not_allowed';
     ELSIF _events > 10000 THEN
         RAISE EXCEPTION 'one call may push up to 10000 events; this one has %', _events USING ERRCODE = 'program_limit_exceeded';
@@ -213,53 +265,23 @@ BEGIN
     END IF;
     _text := array_to_string(data, E'\n');
     -- An event is examined by itself only if one of them may be wrong.
-    IF octet_length(_text) > _queue.max_event_bytes OR array_position(data, NULL) IS NOT NULL
-        OR event_times IS NOT NULL OR headers IS NOT NULL OR array_position(keys, '') IS NOT NULL
-        OR array_position(event_ids, '') IS NOT NULL
-        OR EXISTS (SELECT FROM unnest(keys) AS k WHERE octet_length(k) > 1024)
-        OR EXISTS (SELECT FROM unnest(event_ids) AS i WHERE octet_length(i) > 256)
+    IF octet_length(_text) > _admitted.max_event_bytes OR array_position(data, NULL) IS NOT NULL
+        OR event_times IS NOT NULL OR headers IS NOT NULL
+        OR EXISTS (SELECT FROM unnest(keys) AS k WHERE octet_length(k) NOT BETWEEN 1 AND 1024)
+        OR EXISTS (SELECT FROM unnest(event_ids) AS i WHERE octet_length(i) NOT BETWEEN 1 AND 256)
     THEN
-        PERFORM penstock.refuse_events(_queue.max_event_bytes, data, keys, event_ids, event_times, headers);
+        PERFORM penstock.refuse_events(_admitted.max_event_bytes, data, keys, event_ids, event_times, headers);
         IF octet_length(_text) > 67108864 THEN
             RAISE EXCEPTION 'one call may push up to 64 MiB; this one has % bytes', octet_length(_text)
                 USING ERRCODE = 'program_limit_exceeded';
         END IF;
     END IF;
-    -- The difference counts the events of all queues, and some that were moved or rolled back.
-    IF _queue.reason IS NULL AND _queue.waiting + _events > _queue.max_depth_events THEN
-        _queue.waiting := penstock.inbox_events(_queue.id);
-        -- A push that never fits is accepted if nothing waits.
-        IF _queue.waiting > 0 AND _queue.waiting + _events > _queue.max_depth_events THEN
-            _queue.reason := format(
-                'queue %L is full: %s events wait in the inbox and %s are allowed; start a server, a query or another '
-                'process of Penstock, which moves them, or raise max_depth_events',
-                queue, _queue.waiting, _queue.max_depth_events);
-        END IF;
-    END IF;
-    IF _queue.reason IS NOT NULL THEN
-        IF _queue.overflow = 'shed' THEN
-            INSERT INTO penstock.shed_events (queue_id, events, shed_at) VALUES (_queue.id, _events, clock_timestamp());
-            RETURN 0;
-        END IF;
-        RAISE EXCEPTION '%', _queue.reason USING ERRCODE = 'PS002';
+    IF _admitted.id IS NULL THEN
+        RETURN 0;
     END IF;
     INSERT INTO penstock.inbox (queue_id, data, keys, ids, times, headers)
-    VALUES (_queue.id, _text, keys, event_ids, event_times, headers);
+    VALUES (_admitted.id, _text, keys, event_ids, event_times, headers);
     RETURN _events;
-END
-$$;
-
-CREATE FUNCTION penstock.push(
-    queue text, data jsonb, key text DEFAULT NULL, event_id text DEFAULT NULL, event_time timestamptz DEFAULT NULL,
-    headers jsonb DEFAULT NULL
-) RETURNS integer LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-    RETURN penstock.push_many(
-        queue, ARRAY[data], CASE WHEN key IS NOT NULL THEN ARRAY[key] END,
-        CASE WHEN event_id IS NOT NULL THEN ARRAY[event_id] END,
-        CASE WHEN event_time IS NOT NULL THEN ARRAY[event_time] END,
-        CASE WHEN headers IS NOT NULL THEN ARRAY[headers] END);
 END
 $$;
 
