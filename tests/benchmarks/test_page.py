@@ -158,12 +158,20 @@ def test_freshness_is_compared_in_both_settings() -> None:
     assert "| freshness at 1,000 events/s, default setting, p50 | plain Spark | 300.0 | 350.0 | ms | 1.17 × |" in text
 
 
-def test_page_names_the_cold_start_of_nexmark() -> None:
-    query = {"events_read": 460_000, "events_per_s": 23_000, "seconds": 20.0, "rows": 460_000, "exact": True}
+def test_page_compares_the_queries_of_nexmark_with_those_of_flink() -> None:
+    def engine(rate: int) -> dict[str, Any]:
+        return {"events_per_s": rate, "engine_cpu_s_per_million": 5.0, "postgresql_cpu_s_per_million": 1.0}
 
-    text = render_page(nexmark={"queries": {"q0": query}, "ok": True})
+    query = {"title": "pass through", "note": "", "rows": 460_000, "exact": True, "ratio": 0.5}
+    query |= {"penstock": engine(200_000), "flink": engine(400_000)}
+    refused = {"title": "mean", "note": "", "rows": 1, "exact": True, "penstock": engine(1)}
+    refused |= {"flink": {"unavailable": "its frame is bounded"}}
 
-    assert "The first query includes the start of the JVM" in text
+    text = render_page(nexmark={"queries": {"q0": query, "q6": refused}, "ok": True})
+
+    assert "| q0 | pass through | 200,000 | 400,000 | 0.50 |" in text
+    assert "q6: Flink cannot run it, because its frame is bounded." in text
+    assert "| Nexmark q0 | PyFlink SQL | 400,000 | 200,000 |" in text
 
 
 def test_page_mentions_different_commits() -> None:
