@@ -34,14 +34,12 @@ from penstock.engine.worker.event_reader import EventReader
 from penstock.engine.worker.spark_task import current_task, load_plan, worker_connection
 from tests.engine.crash import orders, pairs
 
-#: Set once a process that was stopped continues.
-_continued = threading.Event()
-
 
 def _signal_all(number: signal.Signals) -> None:
     """Send a signal that kills or stops to this process and its JVM, and return once the process continues."""
     os.killpg(0, number)
-    _continued.wait()
+    # Every thread blocks it, so it waits until this one takes it.
+    signal.sigwait({signal.SIGCONT})
 
 
 def after_commit(commits: int, number: signal.Signals) -> None:
@@ -229,7 +227,7 @@ def run_statements(url: str, file: str, options: dict[str, Any]) -> None:
 
 def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
-    signal.signal(signal.SIGCONT, lambda *_: _continued.set())
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCONT})
     url, fault, options = sys.argv[1], json.loads(sys.argv[2]), json.loads(sys.argv[3])
     prepare(fault)
     if (file := options.pop("file", None)) is not None:

@@ -13,11 +13,21 @@ from tests.engine.crash.test_killed_views import run_until_dead
 from tests.engine.crash.views import PAID_LARGE, shop, statements
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(600)
+def test_a_rebuild_that_is_killed_in_and_after_the_switch(database_url: str, tmp_path: Path) -> None:
+    check_rebuild_after_kills(database_url, tmp_path, [["killed in the switch"]])
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
 def test_a_rebuild_that_is_killed_at_any_step(database_url: str, tmp_path: Path) -> None:
+    faults = [["killed after commit", 1], ["killed before the switch"], ["killed in the switch"]]
+    check_rebuild_after_kills(database_url, tmp_path, faults)
+
+
+def check_rebuild_after_kills(database_url: str, tmp_path: Path, faults: list[list[Any]]) -> None:
     changed = tmp_path / "changed.sql"
     changed.write_text(statements(PAID_LARGE))
-    faults: list[list[Any]] = [["killed after commit", 1], ["killed before the switch"], ["killed in the switch"]]
     with shop(database_url, tmp_path, seed=11) as pushed:
         pushed.push(100)
         with Driver(database_url, tmp_path / "old.log", file=str(pushed.file)) as old:
@@ -41,6 +51,7 @@ def test_a_rebuild_that_is_killed_at_any_step(database_url: str, tmp_path: Path)
             assert pushed.queries() == ["best", "paid"]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_rebuild_that_hangs_is_overtaken_by_the_old_driver(database_url: str, tmp_path: Path) -> None:
     changed = tmp_path / "changed.sql"
