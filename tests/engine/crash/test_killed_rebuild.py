@@ -21,7 +21,7 @@ def test_a_rebuild_that_is_killed_in_and_after_the_switch(database_url: str, tmp
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_a_rebuild_that_is_killed_at_any_step(database_url: str, tmp_path: Path) -> None:
-    faults = [["killed after commit", 1], ["killed before the switch"], ["killed in the switch"]]
+    faults: list[list[Any]] = [["killed after commit", 1], ["killed before the switch"], ["killed in the switch"]]
     check_rebuild_after_kills(database_url, tmp_path, faults)
 
 
@@ -51,7 +51,6 @@ def check_rebuild_after_kills(database_url: str, tmp_path: Path, faults: list[li
             assert pushed.queries() == ["best", "paid"]
 
 
-@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_rebuild_that_hangs_is_overtaken_by_the_old_driver(database_url: str, tmp_path: Path) -> None:
     changed = tmp_path / "changed.sql"
