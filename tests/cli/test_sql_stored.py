@@ -65,23 +65,28 @@ def stored_process(cli: CommandLine) -> Iterator[subprocess.Popen[str]]:
     process = cli.start("sql", "--stored", "--master", "local[1]", "--report", "0", stdout=None, stderr=None)
     try:
         yield process
-        process.send_signal(signal.SIGTERM)
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
         assert process.wait(120) == 0
     finally:
         process.kill()
         process.wait()
 
 
+def read_view(database_url: str, view: str) -> list[tuple[object, ...]]:
+    """Return the rows of a view without the times of their changes; none before it exists."""
+    with psycopg.connect(database_url) as conn:
+        if conn.execute("SELECT to_regclass(%s)", (f"penstock_live.{view}",)).fetchone() == (None,):
+            return []
+        table = sql.Identifier("penstock_live", view)
+        return [row[:2] for row in conn.execute(sql.SQL("SELECT * FROM {} ORDER BY 1").format(table)).fetchall()]
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_process_follows_the_table(cli: CommandLine, arrange: Arrange, database_url: str) -> None:
     def rows(view: str) -> list[tuple[object, ...]]:
-        with psycopg.connect(database_url) as conn:
-            if conn.execute("SELECT to_regclass(%s)", (f"penstock_live.{view}",)).fetchone() == (None,):
-                return []
-            table = sql.Identifier("penstock_live", view)
-            found = conn.execute(sql.SQL("SELECT * FROM {} ORDER BY 1").format(table)).fetchall()
-            return [row[:2] for row in found]  # without the time of the change
+        return read_view(database_url, view)
 
     def store(name: str, statement: str) -> None:
         arrange(lambda log: create_stored_statement(log.database, name, statement, "ada"))
@@ -135,3 +140,18 @@ def test_process_follows_the_table(cli: CommandLine, arrange: Arrange, database_
         eventually(lambda: is_gone("totals"), timeout=60)
         assert rows("totals") == []
     assert running() == set()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_second_process_takes_over(cli: CommandLine, arrange: Arrange, database_url: str) -> None:
+    cli.ok("queue", "create", "sales", "--partitions", "1")
+    cli.ok("queue", "push", "sales", json.dumps({"customer": "ada", "amount": 5}))
+    arrange(lambda log: create_stored_statement(log.database, "totals", TOTALS, "ada"))
+    with stored_process(cli) as first:
+        eventually(lambda: read_view(database_url, "totals") == [("ada", 5)], timeout=180)
+        with stored_process(cli):
+            first.send_signal(signal.SIGTERM)
+            assert first.wait(120) == 0
+            cli.ok("queue", "push", "sales", json.dumps({"customer": "bob", "amount": 1}))
+            eventually(lambda: read_view(database_url, "totals") == [("ada", 5), ("bob", 1)], timeout=180)
