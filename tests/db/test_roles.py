@@ -23,6 +23,13 @@ from penstock.engine.compile.windows.aggregate_columns import ResultColumn, Stat
 from penstock.engine.joins.join_state import JoinState
 from penstock.engine.query_registry import Registry
 from penstock.engine.results.result_tables import ResultTables
+from penstock.engine.stored.stored_statements import (
+    create_stored_statement,
+    drop_stored_view,
+    list_stored_statements,
+    mark_seen,
+    set_error,
+)
 from penstock.log.coordination.timers import TimerOperation
 from penstock.log.dead_letters.dead_letter import DeadLetterFilter
 from penstock.log.log import Log
@@ -119,6 +126,25 @@ async def test_a_server_process_works_with_its_role_and_reports_missing_rights(d
                 assert await Registry(log).delete("totals")
             finally:
                 await log.close()
+
+
+async def test_the_server_stores_views_and_the_engine_deletes_them(database: RoleUrls) -> None:
+    async with opened(database.server) as server, opened(database.engine) as engine:
+        await create_stored_statement(server.database, "stored", "CREATE MATERIALIZED VIEW stored AS ...", "ada")
+        (stored,) = await list_stored_statements(engine.database)
+        await mark_seen(engine.database, [stored])
+        await set_error(engine.database, stored, "there is no queue")
+        await drop_stored_view(server.database, "stored")
+        (stored,) = await list_stored_statements(server.database)
+        assert (stored.author, stored.error, stored.is_dropped, stored.is_followed) == (
+            "ada",
+            "there is no queue",
+            True,
+            True,
+        )
+        assert_refused(database.reader, "SELECT * FROM penstock.stored_statements")
+        assert await Registry(engine).delete("stored")
+        assert await list_stored_statements(server.database) == []
 
 
 def test_the_server_role_can_change_limits_pause_queries_and_write_traces(database: RoleUrls) -> None:

@@ -10,8 +10,10 @@ from penstock.cli.output import Output
 from penstock.core.errors import QueryChanged
 
 if TYPE_CHECKING:
+    from penstock.cli.command_session import CommandSession
     from penstock.engine.query import Query
     from penstock.engine.query_status import StatusReporter
+    from penstock.stream.statements.application import Application
 
 _COUNTERS = (
     "events_in",
@@ -35,10 +37,23 @@ def run_queries(starters: Sequence[Callable[[], Query]], out: Output, report_sec
     console = out.errors if out.errors.is_terminal and not (out.quiet or out.json) else None
     foreground.run_queries(
         [partial(_start, start, out, text) for start, text in zip(starters, starting, strict=False)],
-        partial(_print_status, out),
+        partial(print_status, out),
         report_seconds,
         console,
     )
+
+
+async def create_queues(session: CommandSession, application: Application) -> None:
+    """Create the missing queues that statements define or write to. A query waits for the queues that it reads."""
+    async with session.log() as log:
+        for queue in application.queues.values():
+            if await log.catalog.find(queue.name) is None:
+                await log.configure(
+                    queue.name, queue.options, partitioning=queue.partitioning or "hash", partitions=queue.partitions
+                )
+        for query in application.queries.values():
+            if query.stream.sink is not None and await log.catalog.find(query.stream.sink) is None:
+                await log.configure(query.stream.sink, partitioning="hash", partitions=8)
 
 
 def _start(start: Callable[[], Query], out: Output, text: str) -> Query:
@@ -56,7 +71,7 @@ def _start(start: Callable[[], Query], out: Output, text: str) -> Query:
         raise QueryChanged(error.name, error.changes, advice, is_view=error.is_view) from None
 
 
-def _print_status(out: Output, query: Query, reporter: StatusReporter) -> None:
+def print_status(out: Output, query: Query, reporter: StatusReporter) -> None:
     """Print the counters of a query since its start, as one line of text or JSON."""
     if not out.json:
         out.hint(f"{query.name}: {reporter.format_line()}")

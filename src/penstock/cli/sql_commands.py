@@ -47,11 +47,11 @@ async def _drop(session: CommandSession, statement: DropStatement) -> None:
     async with session.log() as log:
         registry = Registry(log)
         query = next((each for each in await registry.list() if each.name == name), None)
-        if query is None and not statement.if_exists:
-            raise NotFound(f"there is no view {name!r}: `penstock query list --views` lists the views")
         if query is not None and not query.is_view:
             raise Conflict(f"{name!r} is a query and no view: `penstock query delete {quote(name)}` deletes it")
-        deleted = query is not None and await registry.delete(name)
+        deleted = await registry.delete(name)
+    if not deleted and not statement.if_exists:
+        raise NotFound(f"there is no view {name!r}: `penstock query list --views` lists the views")
     text = f"Dropped the view {name}." if deleted else f"There is no view {name}."
     session.out.result({"query": name, "deleted": deleted}, text)
 

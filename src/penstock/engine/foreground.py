@@ -56,7 +56,7 @@ def run_queries(
         if console is not None and len(reporters) < len(starters):
             console.print("Stopping as soon as Spark has started. A second Ctrl-C ends it at once.", style="dim")
 
-    with _stop_signal(announce_stop) as stopped:
+    with stop_signal(announce_stop) as stopped:
         try:
             for start in starters:
                 if stopped.is_set():
@@ -82,7 +82,7 @@ def run_queries(
 
 
 @contextmanager
-def _stop_signal(on_signal: Callable[[], None]) -> Iterator[threading.Event]:
+def stop_signal(on_signal: Callable[[], None]) -> Iterator[threading.Event]:
     """Yield an event that the first SIGINT, SIGTERM or SIGHUP sets. The second one has its usual effect."""
     received = threading.Event()
     previous_handlers: dict[int, Any] = {}

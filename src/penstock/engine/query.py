@@ -464,7 +464,7 @@ async def _read_rows(settings: Settings, request: RowRequest) -> QueryRows:
 
 def _explain(error: BaseException) -> BaseException:
     """Replace the network error that a dead JVM causes."""
-    if isinstance(error, Py4JJavaError) or not isinstance(error, Py4JError | ConnectionError) or _is_jvm_alive():
+    if isinstance(error, Py4JJavaError) or not isinstance(error, Py4JError | ConnectionError) or is_jvm_alive():
         return error
     explained = SparkFailure(
         "the JVM that Spark runs in has ended. Nothing is lost: start the query again, or let a standby continue "
@@ -474,7 +474,8 @@ def _explain(error: BaseException) -> BaseException:
     return explained
 
 
-def _is_jvm_alive() -> bool:
+def is_jvm_alive() -> bool:
+    """Return whether Spark runs in this process."""
     context = SparkContext._active_spark_context
     if context is None:
         return False

@@ -293,6 +293,8 @@ class Registry:
     async def delete(self, name: str, *, starts_over: bool = False) -> bool:
         """Delete a query with its state, its history and its consumer groups; False if there is no such query.
 
+        A stored view is deleted with its statement, also if it has not run yet.
+
         Args:
             name: The query.
             starts_over: The query is started again: views that read it may exist, and are started over after it.
@@ -303,16 +305,16 @@ class Registry:
         """
         async with self._log.database.connection() as conn, conn.transaction():
             await conn.execute(_sql["lock_catalog"])
-            readers = [] if starts_over else await self._readers(conn, name)
-            if readers:
-                raise Conflict(
-                    f"the view {name!r} is read by {', '.join(map(repr, readers))}: delete what reads it first, "
-                    f"`penstock query delete {quote(readers[0])}`"
-                )
+            if not starts_over:
+                await self._check_not_read(conn, name)
             rebuild = await self._find(conn, rebuild_name(name))
             if rebuild is not None and rebuild.description[:1] == [rebuild_line(name)]:
                 await self._delete(conn, rebuild_name(name))
-            return await self._delete(conn, name)
+            is_deleted = await self._delete(conn, name)
+            if starts_over:
+                return is_deleted
+            is_stored = await fetch_scalar(conn, _sql["delete_stored"], {"name": name}) is not None
+            return is_deleted or is_stored
 
     async def _delete(self, conn: AsyncConnection[Any], name: str) -> bool:
         row = await (await conn.execute(_sql["lock"], {"name": name})).fetchone()
@@ -333,6 +335,11 @@ class Registry:
         await self._log.consumer_groups.delete_of_query(conn, name)
         await conn.execute(_sql["delete"], {"query": query_id})
         return True
+
+    async def check_not_read(self, name: str) -> None:
+        """Raise Conflict if views read the view."""
+        async with self._log.database.connection() as conn:
+            await self._check_not_read(conn, name)
 
     async def list(self) -> Sequence[QueryInfo]:
         async with self._log.database.connection() as conn:
@@ -359,9 +366,14 @@ class Registry:
         row = await (await conn.execute(_sql["find"], {"name": name})).fetchone()
         return None if row is None else _StoredQuery._make(row)
 
-    async def _readers(self, conn: AsyncConnection[Any], name: str) -> Sequence[str]:
+    async def _check_not_read(self, conn: AsyncConnection[Any], name: str) -> None:
         rows = await (await conn.execute(_sql["readers"], {"name": name})).fetchall()
-        return [reader for (reader,) in rows]
+        readers = [reader for (reader,) in rows]
+        if readers:
+            raise Conflict(
+                f"the view {name!r} is read by {', '.join(map(repr, readers))}: delete what reads it first, "
+                f"`penstock query delete {quote(readers[0])}`"
+            )
 
     async def _replace_state_view(self, conn: AsyncConnection[Any]) -> None:
         """Create the view over the open windows of all queries again."""

@@ -290,10 +290,11 @@ async def delete(session: CommandSession, query: QueryName, yes: Yes = False) ->
     """
     from penstock.engine.client_queries import delete_client_query, find_client_query
     from penstock.engine.query_registry import Registry
+    from penstock.engine.stored.stored_statements import find_stored_statement
 
     async with session.log() as log:
         client_query = await find_client_query(log, query)
-        if client_query is None:
+        if client_query is None and await find_stored_statement(log.database, query) is None:
             await find_query(log, query)
         if not yes:
             session.out.confirm(f"Delete query {query}, its open windows and its history?")

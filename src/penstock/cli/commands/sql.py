@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 root = typer.Typer()
 
 _MAX_PREVIEW_EVENTS = 100_000
+#: Options that would apply again whenever a stored view is started.
+_NOT_STORED = ("reset", "rebuild", "available_now", "flush")
 
 
 @command(
@@ -38,6 +40,7 @@ _MAX_PREVIEW_EVENTS = 100_000
         "penstock sql pipeline.sql --preview 100",
         "penstock sql pipeline.sql",
         "penstock sql pipeline.sql --available-now --flush",
+        "penstock sql --stored",
         "penstock sql 'SHOW MATERIALIZED VIEWS'",
         "penstock sql 'EXPLAIN SELECT customer, count(*) AS orders FROM orders GROUP BY customer'",
     ],
@@ -46,12 +49,17 @@ _MAX_PREVIEW_EVENTS = 100_000
 def sql(
     session: CommandSession,
     file: Annotated[
-        Path,
+        Path | None,
         typer.Argument(
             metavar="FILE",
             help="A file of statements that define queues, tables, queries and sinks; or SHOW, EXPLAIN or DROP.",
+            show_default=False,
         ),
-    ],
+    ] = None,
+    stored: Annotated[
+        bool,
+        typer.Option("--stored", help="Run the views that were created in the console, instead of a file."),
+    ] = False,
     check: Annotated[
         bool, typer.Option("--check", help="Print the plan without running it. Needs neither Spark nor a database.")
     ] = False,
@@ -77,11 +85,23 @@ def sql(
     Missing queues are created first. All queries run in one Spark application. Each continues from its last commit.
 
     SHOW, EXPLAIN and DROP are run at once. They are given as text, or in a file without other statements.
+
+    With --stored, run all views that were created in the console. New ones start within a second, deleted ones stop,
+    and one that fails is tried again. Several such processes stand by for each other.
     """
     from penstock.stream.definition import Definition
     from penstock.stream.statements.commands import has_commands, parse_commands
     from penstock.stream.statements.statement_parser import parse_application
 
+    if stored:
+        if file is not None or check or preview is not None:
+            raise typer.BadParameter(
+                "--stored runs the views in the database: leave out the file, --check and --preview"
+            )
+        _run_stored(session, report, master, spark_settings(conf, py_files), run_options(**options))
+        return
+    if file is None:
+        raise typer.BadParameter("give a file of statements, or --stored to run the views that the console created")
     statements, name = _read_statements(file)
     if has_commands(statements, name):
         if check or preview is not None:
@@ -195,13 +215,13 @@ def _run(
 ) -> None:
     import asyncio
 
-    from penstock.cli.run_queries import run_queries
+    from penstock.cli.run_queries import create_queues, run_queries
 
     if not application.queries:
         raise InvalidRequest(f"{file.name} has no query: add one, such as INSERT INTO totals SELECT ...")
     settings = session.settings()
     bindings = _bind_sinks(application)
-    asyncio.run(_create_queues(session, application))
+    asyncio.run(create_queues(session, application))
     starters: list[Callable[[], Query]] = []
     for definition in application.queries_in_order():
         stream: Any = replace(
@@ -212,6 +232,21 @@ def _run(
     rounds = [[starter] for starter in starters] if options.get("available_now") else [starters]
     for batch in rounds:
         run_queries(batch, session.out, report_seconds)
+
+
+def _run_stored(
+    session: CommandSession, report_seconds: float, master: str | None, conf: dict[str, str], options: dict[str, Any]
+) -> None:
+    from penstock.cli.run_stored import run_stored
+
+    refused = [f"--{name.replace('_', '-')}" for name in _NOT_STORED if name in options]
+    if refused:
+        raise typer.BadParameter(f"--stored runs all views, until it is stopped: leave out {', '.join(refused)}")
+    require_spark()
+    try:
+        run_stored(session, report_seconds, master, conf, options)
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def _sinks_of_query(name: str, application: Application, bindings: Sequence[SinkBinding]) -> Iterator[SinkBinding]:
@@ -239,16 +274,3 @@ def _bind_sinks(application: Application) -> list[SinkBinding]:
         except InvalidRequest as error:
             raise InvalidRequest(f"{sink.position}: {error}") from None
     return bindings
-
-
-async def _create_queues(session: CommandSession, application: Application) -> None:
-    """Create the missing queues that the file defines or writes to. A query waits for the queues that it reads."""
-    async with session.log() as log:
-        for queue in application.queues.values():
-            if await log.catalog.find(queue.name) is None:
-                await log.configure(
-                    queue.name, queue.options, partitioning=queue.partitioning or "hash", partitions=queue.partitions
-                )
-        for query in application.queries.values():
-            if query.stream.sink is not None and await log.catalog.find(query.stream.sink) is None:
-                await log.configure(query.stream.sink, partitioning="hash", partitions=8)

@@ -40,6 +40,18 @@ class CheckedStatements:
     queues: Sequence[str]
 
 
+def check_new_view(text: str) -> CheckedView:
+    """Return the view that a stored statement creates.
+
+    Raises:
+        InvalidRequest: The statements cannot be planned, or they create no view, or several.
+    """
+    views = check_statements(text).views
+    if len(views) != 1 or views[0].is_draft:
+        raise InvalidRequest("create one view at a time, with CREATE MATERIALIZED VIEW name AS SELECT ...")
+    return views[0]
+
+
 def check_statements(text: str) -> CheckedStatements:
     """Return the views that statements make.
 

@@ -111,6 +111,9 @@ SELECT result FROM penstock.queries WHERE result IS NOT NULL ORDER BY id
 -- name: delete
 DELETE FROM penstock.queries WHERE id = %(query)s
 
+-- name: delete_stored
+DELETE FROM penstock.stored_statements WHERE name = %(name)s RETURNING id
+
 -- name: list
 SELECT q.id, q.name, q.description, q.sink_queue, q.driver, q.lease_until > clock_timestamp(), q.fence, q.cycle,
        q.created_at, l.committed_at, q.is_paused, q.lease_until = 'epoch'

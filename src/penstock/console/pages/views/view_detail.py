@@ -7,30 +7,38 @@ from collections.abc import Container
 from penstock.console.data.views import ViewDefinition, ViewDetails, find_view, read_view
 from penstock.console.page import View, url_for
 from penstock.console.pages.query_detail import STATE_TONES
+from penstock.console.pages.views.stored_view import StoredViewCard, build_waiting
 from penstock.console.pages.views.view_rows import ViewRowsTable
 from penstock.console.widgets import elements, forms
 from penstock.console.widgets.operator_tree import OperatorTree, ResultNode
 from penstock.console.widgets.tables import LiveHtml, render_link
 from penstock.core import formatting
 from penstock.core.errors import NotFound
+from penstock.engine.stored.stored_statements import StoredStatement, find_stored_statement
 from penstock.log.queue_info import GroupInfo
 
 
 async def build(view: View, name: str) -> None:
     definition = await find_view(view.log, name)
+    stored = await find_stored_statement(view.database, name)
+    if definition is None and stored is not None:
+        await build_waiting(view, stored)
+        return
     if definition is None:
         elements.empty_state(
             f"There is no view {name}", "It was deleted, or it has not run yet.", "penstock query list", "table_view"
         )
         return
-    await _ViewDetail(view, name, definition).build()
+    await _ViewDetail(view, name, definition, stored).build()
 
 
 class _ViewDetail:
-    def __init__(self, view: View, name: str, definition: ViewDefinition) -> None:
+    def __init__(self, view: View, name: str, definition: ViewDefinition, stored: StoredStatement | None) -> None:
         self._view = view
         self._name = name
         self._definition = definition
+        #: None for a view of a file or a program.
+        self._stored = stored
 
     async def build(self) -> None:
         with elements.element("div", "ps-row ps-between"):
@@ -49,6 +57,8 @@ class _ViewDetail:
             self._tree = OperatorTree()
         with elements.card("Table", hint=f"penstock_live.{self._name}"):
             self._properties = LiveHtml()
+        if self._stored is not None:
+            await StoredViewCard(self._view, self._stored).poll(waits=False)
         await ViewRowsTable(self._view, self._name, self._definition).build()
         await self._view.poll(("view", self._name), self._read, self._show)
 

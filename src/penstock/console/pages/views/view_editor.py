@@ -1,4 +1,4 @@
-"""The editor of a view's statement: checks it as it is typed, and previews it on recent events."""
+"""The editor of a view's statement: checks it as it is typed, previews it on recent events, and creates the view."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 from nicegui import ui
 
-from penstock.console.data.statement_check import CheckedStatements, CheckedView, check_statements
+from penstock.console.data.statement_check import CheckedStatements, CheckedView, check_new_view, check_statements
 from penstock.console.data.statement_preview import PreviewFailed, ViewPreview
 from penstock.console.formatting import exact_decimals, exact_number
-from penstock.console.page import View, error_message
+from penstock.console.page import View, error_message, url_for
 from penstock.console.widgets import elements, forms
 from penstock.console.widgets.editor import code_editor
 from penstock.console.widgets.operator_tree import OperatorTree
@@ -21,6 +21,7 @@ from penstock.console.widgets.tables import DataTable, TableCell, TableColumn
 from penstock.core import formatting
 from penstock.core.errors import InvalidRequest
 from penstock.engine.query_registry import Registry
+from penstock.engine.stored.stored_statements import create_stored_statement, list_stored_statements
 from penstock.server.auth.identity import Role
 
 #: The statement is checked after a pause of so many seconds.
@@ -38,6 +39,7 @@ async def build(view: View) -> None:
         return
     queues = [queue.name for queue in await view.log.queues()]
     names = {query.name for query in await Registry(view.log).list()}
+    names |= {stored.name for stored in await list_stored_statements(view.database)}
     await _ViewEditor(view, queues, names).open()
 
 
@@ -55,7 +57,7 @@ class _ViewEditor:
     def __init__(self, view: View, queues: Sequence[str], names: set[str]) -> None:
         self._view = view
         self._queues = set(queues)
-        #: The names of the queries that exist.
+        #: The names of the queries and stored views that exist.
         self._names = names
         self._check_task: asyncio.Task[None] | None = None
         self._preview_task: asyncio.Task[list[ViewPreview]] | None = None
@@ -90,13 +92,14 @@ class _ViewEditor:
                 self._preview_button = elements.button("Preview", self._preview, icon="play_arrow", tone="primary")
 
     def _build_run_card(self) -> None:
-        with elements.card("Run it", hint="the console runs no queries") as self._run_card:
+        with elements.card("Run it", hint="the console itself runs no queries") as self._run_card:
             elements.text(
-                "Save the statement in a file, and run it where your queries run. It continues from its last commit "
-                "after a restart.",
+                "Create stores the statement in the database, and the processes of penstock sql --stored run it. "
+                "Or save it in a file, and run it where your queries run.",
                 tag="p",
             )
             with elements.element("div", "ps-row"):
+                self._create_button = elements.button("Create", self._create, icon="add", tone="primary")
                 elements.button(f"Download {_FILE}", self._download, icon="download")
                 elements.button("Copy the file", self._copy, icon="content_copy")
                 elements.command_line(f"penstock sql {_FILE}")
@@ -129,6 +132,7 @@ class _ViewEditor:
         self._stale.set_visibility(False)
         self._preview_button.set_enabled(bool(checked.views) and self._preview_task is None)
         self._run_card.set_visibility(bool(checked.views) and not any(each.is_draft for each in checked.views))
+        self._create_button.set_enabled(len(checked.views) == 1)
         if checked != self._checked:
             self._checked = checked
             self._show_notes(checked)
@@ -145,7 +149,7 @@ class _ViewEditor:
             if queue not in self._queues and queue not in self._names
         ]
         notes += [
-            f"A query {each.name} exists: a view with another statement needs --rebuild, or another name"
+            f"A query {each.name} exists: give the view another name, or run the file with --rebuild to change it"
             for each in checked.views
             if each.name in self._names
         ]
@@ -180,6 +184,17 @@ class _ViewEditor:
     def _copy(self) -> None:
         ui.run_javascript(f"penstock.copy({json.dumps(self._statement)})")
         ui.notify("File copied", type="positive", position="bottom")
+
+    async def _create(self) -> None:
+        view, statement = self._view, self._statement  # the text may be newer than the last check
+        try:
+            name = (await asyncio.to_thread(check_new_view, statement)).name
+        except InvalidRequest as error:
+            ui.notify(error_message(error), type="negative", position="bottom")
+            return
+        async with view.action("create a view", Role.ADMIN, subject=name, done=f"Created {name}"):
+            await create_stored_statement(view.database, name, statement, view.viewer.identity.id)
+            ui.navigate.to(url_for("/views", view=name))
 
     def _stop(self) -> None:
         if self._preview_task is not None:

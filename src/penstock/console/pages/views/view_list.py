@@ -14,6 +14,7 @@ from penstock.console.pages.views import view_detail, view_editor
 from penstock.console.widgets import elements
 from penstock.console.widgets.tables import DataTable, TableCell, TableColumn, key_cell, number_column
 from penstock.core import formatting
+from penstock.engine.stored.stored_statements import list_stored_statements
 from penstock.server.auth.identity import Role
 
 #: Sizes change slowly.
@@ -46,15 +47,30 @@ async def _build_list(view: View) -> None:
         VIEW_COMMAND,
         icon="table_view",
     )
+    waiting = elements.element("div", "ps-stack")
+    shown_waiting: list[str] = []
     with elements.card("Views", hint="rows as PostgreSQL estimates them") as card:
         table = DataTable("Materialized views", _columns(view))
 
-    def show(views: Sequence[ViewSummary]) -> None:
+    async def read() -> tuple[Sequence[ViewSummary], Sequence[str]]:
+        views = await read_views(view.log)
+        names = {each.info.name for each in views}
+        stored = await list_stored_statements(view.database)
+        return views, [each.name for each in stored if each.name not in names]
+
+    def show(read: tuple[Sequence[ViewSummary], Sequence[str]]) -> None:
+        views, waiting_names = read
         table.set(views)
         card.set_visibility(bool(views))
-        empty.set_visibility(not views)
+        empty.set_visibility(not views and not waiting_names)
+        if waiting_names != shown_waiting:
+            shown_waiting[:] = waiting_names
+            waiting.clear()
+            with waiting:
+                for name in waiting_names:
+                    elements.link(f"{name} was created and has not run yet", url_for("/views", view=name), "ps-break")
 
-    await view.poll("views", lambda: read_views(view.log), show, seconds=_POLL_SECONDS)
+    await view.poll("views", read, show, seconds=_POLL_SECONDS)
 
 
 def _columns(view: View) -> list[TableColumn[ViewSummary]]:
