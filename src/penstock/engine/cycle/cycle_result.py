@@ -18,7 +18,7 @@ from penstock.engine.query_registry import Registry
 from penstock.engine.results.output_rows import OutputRows
 from penstock.engine.results.result_tables import ResultTables
 from penstock.engine.run_options import RunOptions
-from penstock.engine.views.state.state_limit import StateLimit
+from penstock.engine.views.state_limit import StateLimit
 from penstock.engine.views.view_changes import ViewChanges
 from penstock.engine.views.view_table import ViewTable
 from penstock.engine.worker.task_reports import EventRef, TaskReport

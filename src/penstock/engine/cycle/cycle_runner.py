@@ -34,7 +34,7 @@ from penstock.engine.joins.join_state import ExpiredEvent, collect_changes
 from penstock.engine.planning import poison_search
 from penstock.engine.planning.poison_search import PoisonSearch
 from penstock.engine.spark.errors import error_summary
-from penstock.engine.views.state.state_limit import StateLimit
+from penstock.engine.views.state_limit import StateLimit
 from penstock.engine.views.view_changes import group_changes
 from penstock.engine.views.view_inputs import ChangesInput
 from penstock.engine.views.view_reader import ViewReader

@@ -32,8 +32,8 @@ from penstock.engine.query_registry import SourceView
 from penstock.engine.reference_tables import ReferenceTables
 from penstock.engine.results.result_tables import ResultTables
 from penstock.engine.spark.errors import stream_errors
+from penstock.engine.state.operator_state import StateConfig
 from penstock.engine.views.operator_graph import operator_graph
-from penstock.engine.views.state.operator_state import StateConfig
 from penstock.engine.views.view_inputs import has_known_types, prepare_input, with_changes_schemas
 from penstock.engine.views.view_reader import VIEW_SHARDS, ViewReader, result_columns
 from penstock.engine.views.view_size import ViewState

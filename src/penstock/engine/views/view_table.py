@@ -19,7 +19,7 @@ from penstock.engine.views.view_changes import ViewChanges
 from penstock.engine.views.view_reader import ViewColumn
 
 _sql = Statements("penstock.engine.views", "view_table.sql")
-_state_sql = Statements("penstock.engine.views.state", "run_store.sql")
+_state_sql = Statements("penstock.engine.state", "run_store.sql")
 
 #: PostgreSQL converts microseconds faster than text.
 _MICROS_TO_TIME = "'epoch'::timestamptz + c.{} * interval '1 microsecond'"

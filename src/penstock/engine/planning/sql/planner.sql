@@ -32,7 +32,7 @@ VALUES (%(query)s, %(cycle)s, %(fence)s, %(plan)s, %(planned)s)
 
 -- name: state_rows
 -- The rows of the state of a view.
-SELECT coalesce(sum(rows), 0)::bigint FROM penstock.view_runs WHERE query_id = %(query)s AND is_current
+SELECT coalesce(sum(rows), 0)::bigint FROM penstock.state_runs WHERE query_id = %(query)s AND is_current
 
 -- name: query_flags
 -- No row if another driver holds the query.

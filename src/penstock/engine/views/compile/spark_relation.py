@@ -14,8 +14,8 @@ from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, MapTyp
 
 from penstock.core.errors import InvalidRequest
 from penstock.engine.compile import exact_decimals
-from penstock.engine.views.state.operator_state import SHARD, WEIGHT
-from penstock.engine.views.state.runs import HASH
+from penstock.engine.state.operator_state import SHARD, WEIGHT
+from penstock.engine.state.runs import HASH
 
 if TYPE_CHECKING:
     from penstock.engine.views.operators.base import ArrowFunction

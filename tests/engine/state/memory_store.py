@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
+from penstock.engine.state.operator_state import OperatorState
+from penstock.engine.state.runs import Run, RunKey, RunPiece, decode_hashes, decode_rows, encode_piece
 from penstock.engine.views.operators.base import StatefulOperator
-from penstock.engine.views.state.operator_state import OperatorState
-from penstock.engine.views.state.runs import Run, RunKey, RunPiece, decode_hashes, decode_rows, encode_piece
 
 
 @dataclass

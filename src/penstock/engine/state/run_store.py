@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.db.statements import Statements
-from penstock.engine.views.state.run_cache import RunCache, RunScope
-from penstock.engine.views.state.runs import Run, RunKey, RunPiece, decode_hashes, decode_rows, encode_piece
+from penstock.engine.state.run_cache import RunCache, RunScope
+from penstock.engine.state.runs import Run, RunKey, RunPiece, decode_hashes, decode_rows, encode_piece
 from penstock.engine.worker.spark_task import CycleTask, translate_database_errors, worker_connection
 
-_sql = Statements("penstock.engine.views.state", "run_store.sql")
+_sql = Statements("penstock.engine.state", "run_store.sql")
 
 #: The cache of this worker process.
 _worker_cache = RunCache()

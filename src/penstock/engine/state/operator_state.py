@@ -1,7 +1,7 @@
 """The state of a view's operators in Spark's Python workers.
 
 The state of an operator is a list of runs per shard, as in a log-structured merge tree. PostgreSQL stores a piece of a
-run as one row (``penstock.view_runs``), which costs about 0.1 µs per row of state where a PostgreSQL row each would
+run as one row (``penstock.state_runs``), which costs about 0.1 µs per row of state where a PostgreSQL row each would
 cost 4 to 7 µs. A worker caches runs by their ids. A task asks PostgreSQL for the ids of the current runs and for the
 data of those that it does not have, so a cache is never out of date.
 """
@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.views.kernels.arrays import BoolArray, IntArray, combine, sorted_unique, take, values_of
-from penstock.engine.views.kernels.grouping import expand_ranges, keep_equal, match_ranges
-from penstock.engine.views.state.compaction import Merge, merge_runs, runs_to_merge
-from penstock.engine.views.state.run_store import EmptyStore, PostgresRunStore, RunStore
-from penstock.engine.views.state.runs import HASH, Run, RunKey, RunPiece
+from penstock.engine.kernels.arrays import BoolArray, IntArray, combine, sorted_unique, take, values_of
+from penstock.engine.kernels.grouping import expand_ranges, keep_equal, match_ranges
+from penstock.engine.state.compaction import Merge, merge_runs, runs_to_merge
+from penstock.engine.state.run_store import EmptyStore, PostgresRunStore, RunStore
+from penstock.engine.state.runs import HASH, Run, RunKey, RunPiece
 from penstock.engine.worker.spark_task import current_task
 
 SHARD, WEIGHT = "__shard", "__weight"

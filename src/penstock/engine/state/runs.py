@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.views.kernels.arrays import IntArray, combine, take, values_of
+from penstock.engine.kernels.arrays import IntArray, combine, take, values_of
 
 #: The hash of a row in the state; the hash of a group in the input of an operator.
 HASH = "__hash"

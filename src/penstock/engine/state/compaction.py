@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.views.kernels.arrays import combine, mask, take, values_of
-from penstock.engine.views.kernels.grouping import Groups, group_rows, stable_argsort
-from penstock.engine.views.state.runs import HASH, Run, RunPiece, new_pieces, piece_table
+from penstock.engine.kernels.arrays import combine, mask, take, values_of
+from penstock.engine.kernels.grouping import Groups, group_rows, stable_argsort
+from penstock.engine.state.runs import HASH, Run, RunPiece, new_pieces, piece_table
 
 #: So many runs of a similar size become one. A row is rewritten once for each factor of this that the state grows by.
 _FAN_OUT = 4
