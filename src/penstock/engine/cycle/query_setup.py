@@ -199,14 +199,12 @@ def _prepare_join(
     input_queues = [
         {queue_id: name for queue_id, name in queues.items() if name in joined.sources} for joined in inputs
     ]
-    max_events = context.options.max_events_per_cycle
     with stream_errors(field_names(event.raw for sample in samples for event in sample)):
         reader, references, types = prepare_join(
-            spark, stream, split, config, samples, stored_types or {}, input_queues, max_events, strict=is_strict
+            spark, stream, split, config, samples, stored_types or {}, input_queues, strict=is_strict
         )
     if types and wait is not None:
         stored_types = _store_types(context, types, stored_types)
-    context.run(context.registry.create_join_table(reader.state))
     frame = reader.frame(spark, 1)
     transform = compile_events(split, frame, references)
     return PreparedQuery(

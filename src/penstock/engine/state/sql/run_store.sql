@@ -1,7 +1,7 @@
 -- name: load_runs
 -- The pieces of an operator's runs, the oldest first: their hashes, and the rows of small pieces. Pieces of runs that the
 -- worker has cached come without data.
-SELECT r.sequence, r.part, r.shard, r.run_id, r.rows,
+SELECT r.sequence, r.part, r.shard, r.run_id, r.rows, r.min_us, r.median_us, r.max_us,
     CASE
         WHEN r.run_id = ANY(%(cached)s::text[]) THEN NULL
         WHEN octet_length(r.data) <= 65536 THEN r.data
@@ -9,6 +9,7 @@ SELECT r.sequence, r.part, r.shard, r.run_id, r.rows,
     END AS data
 FROM penstock.state_runs r
 WHERE r.query_id = %(query)s AND r.operator = %(operator)s AND r.shard = ANY(%(shards)s::integer[]) AND r.is_current
+    AND (%(parts)s::integer[] IS NULL OR r.part = ANY(%(parts)s::integer[]))
 ORDER BY r.sequence
 
 -- name: load_pieces
@@ -19,10 +20,11 @@ WHERE r.query_id = %(query)s AND r.operator = %(operator)s AND r.shard = ANY(%(s
     AND r.sequence = ANY(%(sequences)s::bigint[])
 
 -- name: stage_run
-INSERT INTO penstock.state_runs (query_id, operator, shard, part, run_id, token, attempt, replaces, rows, data)
+INSERT INTO penstock.state_runs (query_id, operator, shard, part, run_id, token, attempt, replaces, rows, min_us,
+                                median_us, max_us, data)
 VALUES (
     %(query)s, %(operator)s, %(shard)s, %(part)s, %(run_id)s, %(token)s, %(attempt)s, %(replaces)s::text[], %(rows)s,
-    %(data)b
+    %(min_us)s, %(median_us)s, %(max_us)s, %(data)b
 )
 
 -- name: apply_runs

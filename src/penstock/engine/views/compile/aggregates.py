@@ -13,6 +13,7 @@ from pyspark.sql.types import DataType, DecimalType, IntegralType, LongType, Num
 
 from penstock.core.errors import InvalidRequest
 from penstock.engine.kernels.order_keys import SortColumn
+from penstock.engine.state.exchange import with_empty_rows
 from penstock.engine.state.operator_state import WEIGHT
 from penstock.engine.state.runs import HASH
 from penstock.engine.views.compile.spark_relation import (
@@ -23,7 +24,6 @@ from penstock.engine.views.compile.spark_relation import (
     hash_of,
     nullable_fields,
     quoted,
-    with_empty_rows,
 )
 from penstock.engine.views.operators.accumulators import Accumulator, Count, DoubleSum, ExactSum, Extreme, Variance
 from penstock.engine.views.operators.aggregate import ROWS, AggregateColumns, AggregateOperator, Preaggregate

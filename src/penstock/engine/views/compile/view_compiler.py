@@ -12,6 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
+from penstock.engine.state.exchange import exchange, with_empty_rows
 from penstock.engine.state.operator_state import WEIGHT, StateConfig
 from penstock.engine.state.runs import HASH
 from penstock.engine.views.compile.aggregates import WindowedRows, compile_aggregate
@@ -22,12 +23,10 @@ from penstock.engine.views.compile.spark_relation import (
     SparkRelation,
     apply_function,
     arrow_schema,
-    exchange,
     exchange_once,
     hash_of,
     nullable_fields,
     quoted,
-    with_empty_rows,
 )
 from penstock.engine.views.compile.top_n import compile_top_n
 from penstock.engine.views.compile.window_functions import compile_window_functions
