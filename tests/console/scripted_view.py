@@ -26,7 +26,7 @@ from penstock.stream.views.view_plan import Aggregate, Join, walk
 from tests.console.scripted_query import ScriptedQuery
 
 _commit = Statements("penstock.engine.cycle", "commit.sql")
-_state = Statements("penstock.engine.views.state", "run_store.sql")
+_state = Statements("penstock.engine.state", "run_store.sql")
 
 #: The columns of every view.
 COLUMNS = (

@@ -20,7 +20,6 @@ from penstock.core.settings import Settings
 from penstock.db.pool import Database
 from penstock.db.roles import Roles
 from penstock.engine.compile.windows.aggregate_columns import ResultColumn, StateColumn
-from penstock.engine.joins.join_state import JoinState
 from penstock.engine.query_registry import Registry
 from penstock.engine.results.result_tables import ResultTables
 from penstock.engine.stored.stored_statements import (
@@ -30,6 +29,9 @@ from penstock.engine.stored.stored_statements import (
     mark_seen,
     set_error,
 )
+from penstock.engine.views.view_reader import ViewColumn
+from penstock.engine.views.view_size import ViewState
+from penstock.engine.views.view_table import ViewTable
 from penstock.log.coordination.timers import TimerOperation
 from penstock.log.dead_letters.dead_letter import DeadLetterFilter
 from penstock.log.log import Log
@@ -202,22 +204,26 @@ def test_the_engine_role_continues_queries_that_the_owner_started(pg18: Server) 
             windows = await registry.register("windows", ["from: web"], "abc", sink=None, history_seconds=60)
             await registry.create_tables(ResultTables(windows.id, "windows", [count]))
             pairs = await registry.register("pairs", ["from: web"], "abc", sink=None, history_seconds=60)
-            await registry.create_join_table(JoinState(pairs.id, 0, 0, is_outer=True))
+            async with log.database.connection() as conn:
+                # The table of a join of version 0.1.
+                await conn.execute(f"CREATE TABLE IF NOT EXISTS penstock.waiting_{pairs.id} (id bigint)".encode())
+            view = await registry.register("view", ["from: web"], "abc", sink=None, history_seconds=60)
+            table = ViewTable(view.id, "view", [ViewColumn("n", "bigint", "bigint")], ("n",))
+            await registry.create_view_table(table, ViewState([], None, None))
 
     async def delete(url: str) -> None:
         async with opened(url) as log:
-            assert [await Registry(log).delete(name) for name in ("windows", "pairs")] == [True, True]
+            assert [await Registry(log).delete(name) for name in ("windows", "pairs", "view")] == [True] * 3
 
     with create_roles(pg18, before=start) as database:
         # A start creates missing indexes, which takes the rights of the owner of the table.
         with psycopg.connect(database.superuser) as conn:
-            conn.execute("DROP INDEX penstock.waiting_2_rest")
+            conn.execute("DROP INDEX penstock.view_3_key")
         asyncio.run(start(database.engine))
-        created = "SELECT count(*) FROM pg_indexes WHERE indexname = 'waiting_2_rest'"
+        created = "SELECT count(*) FROM pg_indexes WHERE indexname = 'view_3_key'"
         assert rows(database.server, created) == [(1,)]
-        assert rows(database.server, "SELECT * FROM penstock.waiting_2") == []
         asyncio.run(delete(database.engine))
-        left = "SELECT tablename FROM pg_tables WHERE tablename ~ '^(state|history|waiting)_[0-9]'"
+        left = "SELECT tablename FROM pg_tables WHERE tablename ~ '^(state|history|waiting|view)_[0-9]'"
         assert rows(database.server, left) == []
 
 

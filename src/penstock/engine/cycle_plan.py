@@ -63,12 +63,16 @@ class CyclePlan(msgspec.Struct, array_like=True, frozen=True):
     partitions: list[PartitionRange]
     #: For each task, the indexes of its partitions.
     tasks: list[list[int]]
-    #: In an outer join: emit at most so many expired rows that found no match.
+    #: In an outer join: how many expired rows that found no match the cycle emits.
     expired_rows: int = 0
     #: The time of the plan, by the clock of the database.
     time_us: int = 0
     #: In a view: rows of events that have not changed for its time to live expire.
     is_expiry: bool = False
+    #: The watermark of all partitions together.
+    closed_us: int | None = None
+    #: In an outer join: the rows without a match are emitted up to this time and number. None if none was looked for.
+    expired_until: tuple[int, int] | None = None
 
     @property
     def events(self) -> int:

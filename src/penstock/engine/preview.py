@@ -41,8 +41,8 @@ from penstock.engine.source_views import resolve_views
 from penstock.engine.spark.errors import error_summary, stream_errors
 from penstock.engine.spark.functions import register_functions
 from penstock.engine.spark.spark_session import new_session, spark_session
+from penstock.engine.state.operator_state import StateConfig
 from penstock.engine.views.compile.spark_relation import quoted
-from penstock.engine.views.state.operator_state import StateConfig
 from penstock.engine.views.view_inputs import ChangesInput, prepare_input, with_changes_schemas
 from penstock.engine.views.view_reader import ViewReader
 from penstock.engine.worker.event_reader import EventReader, decode_events

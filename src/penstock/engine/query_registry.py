@@ -24,7 +24,6 @@ from penstock.stream.fingerprint import changes, is_view, keeps_state
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
-    from penstock.engine.joins.join_state import JoinState
     from penstock.engine.views.view_size import ViewState
     from penstock.engine.views.view_table import ViewTable
     from penstock.log.log import Log
@@ -250,13 +249,6 @@ class Registry:
             await conn.execute(_sql["set_result"], params)
             await self._create_current_view(conn, result)
             await self._replace_state_view(conn)
-
-    async def create_join_table(self, state: JoinState) -> None:
-        """Create the table of a join's state, if it does not exist."""
-        async with self._log.database.connection() as conn, conn.transaction():
-            await conn.execute(_sql["lock_catalog"])
-            for statement in state.create_statements():
-                await conn.execute(statement, prepare=False)
 
     async def create_view_table(self, table: ViewTable, state: ViewState) -> None:
         """Create the table of a view's result, if it does not exist, and store what its state consists of."""

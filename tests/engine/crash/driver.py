@@ -28,7 +28,7 @@ from penstock.engine.foreground import run_until_stopped
 from penstock.engine.query import Query
 from penstock.engine.rebuild.view_switch import ViewSwitch
 from penstock.engine.run_options import RunOptions
-from penstock.engine.views.state.operator_state import OperatorState, StateConfig
+from penstock.engine.state.operator_state import OperatorState, StateConfig
 from penstock.engine.worker import task_reports
 from penstock.engine.worker.event_reader import EventReader
 from penstock.engine.worker.spark_task import current_task, load_plan, worker_connection

@@ -79,7 +79,7 @@ def test_pairs_equal_those_of_duckdb_with_random_cycles_and_lost_drivers(bench: 
 
     assert pairs(bench) == oracle(left, right, how, before, after)
     assert bench.letters("lefts") == bench.letters("rights") == []
-    assert bench.ask("SELECT count(*) FROM penstock.waiting_1") == 0
+    assert bench.ask("SELECT count(*) FROM penstock.state_runs") == 0
 
 
 def test_cycles_with_several_tasks_find_the_same_pairs(bench: Bench) -> None:

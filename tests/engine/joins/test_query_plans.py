@@ -1,4 +1,4 @@
-"""The statements of a join read only rows that have expired, however many rows are stored."""
+"""The statements of a join read only the runs of its query, and none of their data."""
 
 from __future__ import annotations
 
@@ -10,58 +10,55 @@ import pytest
 
 from penstock.core.settings import Settings
 from penstock.db.pool import Database
-from penstock.engine.joins.join_state import JoinState
+from penstock.db.statements import Statements
 from tests.log.query_plans import explain
 
-STATE = JoinState(7, 0, 0, is_outer=True)
+_sql = Statements("penstock.engine.joins", "join_state.sql")
 
-#: A thousand rows of each side have expired, and every other left row is unmatched.
+#: Ten queries with a hundred runs of each part. Half of the runs have expired.
 FILL = """
 INSERT INTO penstock.queries (id, name, description, fingerprint, closed_us, history_seconds)
-OVERRIDING SYSTEM VALUE VALUES (7, 'q', '{}', '', 1001, 1);
-INSERT INTO penstock.waiting_7 (side, key, time_us, partition_id, event_offset, line, is_matched)
-SELECT n % 2, 'k' || n, n / 2, 1, n, '{}', n % 4 = 0 FROM generate_series(1, 40000) AS n
+OVERRIDING SYSTEM VALUE SELECT n, 'q' || n, '{}', '', 51, 1 FROM generate_series(1, 10) AS n;
+INSERT INTO penstock.state_runs (query_id, operator, shard, part, run_id, token, attempt, replaces, rows, min_us,
+                                 median_us, max_us, data, is_current)
+SELECT q, 1, n % 8, p, format('%s-%s', p, n), '', 1, '{}', 1, n, n, n, '', true
+FROM generate_series(1, 10) AS q, generate_series(0, 2) AS p, generate_series(1, 100) AS n
 """
 
 
 @pytest.fixture(params=[True, False], ids=["analyzed", "just filled"])
 def join_url(database_url: str, request: pytest.FixtureRequest) -> str:
-    """A database with the state of a join, of which some rows have expired."""
+    """A database with the state of ten joins, of which some runs have expired."""
     with psycopg.connect(database_url, autocommit=True) as conn:
-        for statement in STATE.create_statements():
-            conn.execute(statement.encode())
         conn.execute(FILL.encode())
         if request.param:
-            conn.execute("VACUUM ANALYZE penstock.waiting_7")
+            conn.execute("VACUUM ANALYZE penstock.state_runs")
     return database_url
 
 
 @pytest.mark.parametrize(
-    ("name", "params", "rows"),
+    ("name", "params"),
     [
-        ("expired_rows", {"limit": 100}, 100),
-        ("expired_rows", {"limit": 200_000}, 500),
-        ("count_expired", {"limit": 1}, 1),
-        ("due", {"idle": timedelta(seconds=1), "wait": timedelta(0)}, 1),
+        ("expired", {"after": 0}),
+        ("due", {"after": 0, "idle": timedelta(seconds=1), "wait": timedelta(0)}),
+        ("last_end", {"before": 0, "after": 0}),
+        ("delete_expired_runs", {"left": 51, "right": 51}),
     ],
 )
-async def test_only_expired_rows_are_read(join_url: str, name: str, params: dict[str, Any], rows: int) -> None:
+async def test_only_runs_of_the_query_are_read(join_url: str, name: str, params: dict[str, Any]) -> None:
     async with Database(Settings(database_url=join_url, pool_size=1)) as database, database.connection() as conn:
-        plan = await explain(conn, STATE.statement(name), STATE.params(**params))
-    assert [scan.rows_read for scan in plan.scans("waiting_7")] == [rows]
+        plan = await explain(conn, _sql[name], {"query": 7, **params})
+    assert all(scan.rows_read <= 300 for scan in plan.scans("state_runs"))
 
 
-@pytest.mark.parametrize(
-    ("limit", "unmatched", "rows"),
-    # Right rows, matched left rows, and unmatched left rows.
-    [(50, 100, [50, 50, 100]), (50, 0, [50, 50, 0]), (20_000, 7, [1001, 500, 7]), (20_000, 20_000, [1001, 500, 500])],
-)
-async def test_only_rows_to_delete_are_read(join_url: str, limit: int, unmatched: int, rows: list[int]) -> None:
-    params = STATE.params(watermark=1001, limit=limit, unmatched=unmatched)
-    async with Database(Settings(database_url=join_url, pool_size=1)) as database, await database.connect() as conn:
-        await STATE.prepare(conn)
-        for mode in ("force_custom_plan", "force_generic_plan"):
-            await conn.execute("SELECT set_config('plan_cache_mode', %s, false)", (mode,))
-            plan = await explain(conn, STATE.statement("delete_expired"), params)
-            # Each row is found in an index, and then deleted by its ctid.
-            assert [scan.rows_read for scan in plan.scans("waiting_7")] == [*rows, sum(rows)]
+async def test_runs_of_which_all_rows_have_expired_are_deleted_unless_older_ones_stay(join_url: str) -> None:
+    async with Database(Settings(database_url=join_url, pool_size=1)) as database, database.connection() as conn:
+        # The oldest run of unmatched rows in shard 1 has rows that have not expired.
+        await conn.execute("UPDATE penstock.state_runs SET max_us = 99 WHERE part = 2 AND run_id = '2-1'")
+        await conn.execute(_sql["delete_expired_runs"], {"query": 7, "left": 51, "right": 31})
+        left = await conn.execute(
+            "SELECT part, count(*), min(max_us) FROM penstock.state_runs WHERE query_id = 7 GROUP BY part ORDER BY part"
+        )
+        assert await left.fetchall() == [(0, 50, 51), (1, 70, 31), (2, 50 + len(range(1, 51, 8)), 9)]
+        others = await conn.execute("SELECT count(*) FROM penstock.state_runs WHERE query_id <> 7")
+        assert await others.fetchone() == (9 * 300,)

@@ -113,6 +113,7 @@ def test_queries_continue_exactly_while_the_schema_is_upgraded(
             made.run(stream(), name, **shop.OPTIONS)
             assert rows(made.emitted(name)) == asked(duck(), ORACLE[name]), name
         assert made.letters("orders") == made.letters("payments") == []
+        assert ask(database_of_0_1, "SELECT count(*) FROM pg_tables WHERE tablename ~ '^waiting_'") == 0
         for name in ("sums", "visits"):
             assert len(made.rows(name)) == len(made.emitted(name)), "the history lacks windows that 0.1.0 closed"
 

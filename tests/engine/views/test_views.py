@@ -150,7 +150,7 @@ def drawn_states(url: str, view: str) -> set[int]:
 def stored_states(url: str) -> set[int]:
     """The numbers of the operators that keep state."""
     with psycopg.connect(url) as conn:
-        return {number for (number,) in conn.execute("SELECT operator FROM penstock.view_runs")}
+        return {number for (number,) in conn.execute("SELECT operator FROM penstock.state_runs")}
 
 
 #: Statements, and the same questions for DuckDB.
@@ -287,7 +287,7 @@ def test_state_of_events_expires_before_a_run_reads_events(bench: Bench) -> None
             push_random(bench, chance, start, 50)
             run()
             eventually(is_empty, "the end of all state")
-            assert bench.ask("SELECT coalesce(sum(rows), 0)::bigint FROM penstock.view_runs WHERE is_current") == 0
+            assert bench.ask("SELECT coalesce(sum(rows), 0)::bigint FROM penstock.state_runs WHERE is_current") == 0
     assert not replay_changes(bench, "changes")
     push_random(bench, chance, 100, 20)
     run()
@@ -347,7 +347,7 @@ def test_a_query_stops_before_its_state_passes_the_limit(bench: Bench, caplog: p
         bench.run(stream, "v")
 
     def state_bytes() -> int:
-        return int(bench.ask("SELECT sum(octet_length(data)) FROM penstock.view_runs WHERE is_current"))
+        return int(bench.ask("SELECT sum(octet_length(data)) FROM penstock.state_runs WHERE is_current"))
 
     bench.push([(None, {"id": number}) for number in range(5_000)])
     run(10**9)
@@ -394,4 +394,4 @@ def test_a_deleted_view_leaves_nothing(bench: Bench) -> None:
     bench.run(stream, "v")
     bench.run(stream, "v", reset=True)
     assert read_rows(bench.url, "v") == expected_rows(bench, TOTALS)
-    assert bench.ask("SELECT count(DISTINCT query_id) FROM penstock.view_runs") == 1
+    assert bench.ask("SELECT count(DISTINCT query_id) FROM penstock.state_runs") == 1

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.core.clock import Clock
 from penstock.core.errors import NotFound
-from penstock.engine.joins.join_state import ExpiredEvent
+from penstock.engine.joins.expired_event import ExpiredEvent
 from penstock.log.dead_letters.dead_letter import DEAD_LETTER_HEADER, DeadLetterFilter, FailedEvent
 from penstock.log.dead_letters.redrive import Redriver
 from penstock.log.event import Event

@@ -97,7 +97,7 @@ async def test_size_of_a_view_and_its_operators(http: httpx.AsyncClient, log: Lo
         (query,) = await created.fetchone() or (0,)
         for operator, is_current in ((1, True), (1, True), (1, False)):
             await conn.execute(
-                "INSERT INTO penstock.view_runs (query_id, operator, shard, part, run_id, token, attempt, replaces, "
+                "INSERT INTO penstock.state_runs (query_id, operator, shard, part, run_id, token, attempt, replaces, "
                 "rows, data, is_current) VALUES (%s, %s, 0, 0, '', '', 1, '{}', 7, '12345', %s)",
                 [query, operator, is_current],
             )

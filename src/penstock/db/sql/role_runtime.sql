@@ -53,7 +53,7 @@ BEGIN
         WHERE c.relowner <> (SELECT r.oid FROM pg_roles r WHERE r.rolname = {engine_text}) AND (
             c.relnamespace IN ('penstock_live'::regnamespace, 'penstock_history'::regnamespace) AND c.relkind = 'v'
             OR c.relnamespace = 'penstock'::regnamespace
-               AND (c.relkind = 'r' AND c.relname ~ '^(state|history|waiting)_[0-9]+$' OR c.relkind = 'v' AND c.relname = 'state'))
+               AND (c.relkind = 'r' AND c.relname ~ '^(state|history|view|waiting)_[0-9]+$' OR c.relkind = 'v' AND c.relname = 'state'))
     LOOP
         EXECUTE format('ALTER TABLE %s OWNER TO %I', _relation, {engine_text});
         EXECUTE format('GRANT SELECT ON %s TO %I', _relation, {server_text});

@@ -53,8 +53,8 @@ from penstock.log.write.flush import AppendRequest
 _sql = Statements("penstock.engine.cycle", "commit.sql")
 _reports = Statements("penstock.engine.worker", "task_reports.sql")
 
-#: Old cycles, reports and history are deleted every so many commits. The reports of a join are large.
-_CLEANUP_COMMITS, _JOIN_CLEANUP_COMMITS = 100, 10
+#: Old cycles, reports and history are deleted every so many commits.
+_CLEANUP_COMMITS = 100
 
 
 class CycleTooLarge(Exception):
@@ -149,8 +149,6 @@ class Committer:
             conn = await open_commit_connection(self._log.database, self._target.lease_seconds)
             if self._target.result_tables is not None:
                 await conn.execute(self._target.result_tables.statement("create_staging_table"))
-            if self._target.join_state is not None:
-                await self._target.join_state.prepare(conn)
             if self._target.view_table is not None:
                 await conn.execute(self._target.view_table.create_staging_table())
             self._conn = conn
@@ -177,8 +175,6 @@ class Committer:
             # Before locks are taken: the server does not time out a COPY that hangs.
             if target.result_tables is not None and result.partials is not None:
                 await stage_partials(conn, target.result_tables, result.partials)
-            if target.join_state is not None:
-                await target.join_state.stage(conn, result.join_changes)
             if target.view_table is not None and result.view_changes is not None:
                 await target.view_table.stage(conn, result.view_changes)
             stopwatch.lap("copy")
@@ -194,7 +190,7 @@ class Committer:
             window_events, alerts = await self._merge_windows(conn, result, query, watermarks, stats)
             if target.join_state is not None:
                 flushed_us = watermarks.get(ALL_PARTITIONS) if result.is_flush else None
-                await target.join_state.apply(conn, result.join_changes, query.closed_us, flushed_us)
+                await target.join_state.apply(conn, result.plan, result.job_token, flushed_us)
             view_events = await self._apply_view_changes(conn, result, query, stats)
             stopwatch.lap("merge")
             await store_dead_letters(conn, self._log, target, result, stats)
@@ -295,8 +291,7 @@ class Committer:
         """Delete reports, old cycles and old history from time to time."""
         target = self._target
         self._commits_since_cleanup += 1
-        interval = _CLEANUP_COMMITS if target.join_state is None else _JOIN_CLEANUP_COMMITS
-        if self._commits_since_cleanup < interval:
+        if self._commits_since_cleanup < _CLEANUP_COMMITS:
             return
         self._commits_since_cleanup = 0
         await delete_old_cycles(conn, target, cycle)

@@ -13,12 +13,13 @@ from pyspark.sql import SparkSession
 from penstock.engine.compile.split_stream import SplitStream
 from penstock.engine.cycle.partials import SessionMove, WatermarkScope
 from penstock.engine.cycle_plan import CyclePlan, SourceGroup
-from penstock.engine.joins.join_state import ExpiredEvent, JoinState, JoinStateChanges
+from penstock.engine.joins.expired_event import ExpiredEvent
+from penstock.engine.joins.join_state import JoinState
 from penstock.engine.query_registry import Registry
 from penstock.engine.results.output_rows import OutputRows
 from penstock.engine.results.result_tables import ResultTables
 from penstock.engine.run_options import RunOptions
-from penstock.engine.views.state.state_limit import StateLimit
+from penstock.engine.views.state_limit import StateLimit
 from penstock.engine.views.view_changes import ViewChanges
 from penstock.engine.views.view_table import ViewTable
 from penstock.engine.worker.task_reports import EventRef, TaskReport
@@ -58,13 +59,11 @@ class CycleResult:
     #: True if the commit closes all open windows.
     is_flush: bool = False
     session_moves: Sequence[SessionMove] = ()
-    #: Changes of the join state; None if nothing was computed.
-    join_changes: JoinStateChanges | None = None
     #: An event of the join state that failed.
     expired_event: ExpiredEvent | None = None
     #: The changes of a view's result; None if nothing was computed.
     view_changes: ViewChanges | None = None
-    #: The token of the Spark job, whose state of a view becomes current.
+    #: The token of the Spark job, whose state becomes current.
     job_token: str = ""
 
 

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame
 
 from penstock.core.errors import SparkFailure
 from penstock.db.statements import Statements
+from penstock.db.sync_connection import connect
 from penstock.engine.cycle.commit import Committer
 from penstock.engine.cycle.cycle_result import (
     CommitStats,
@@ -29,12 +30,12 @@ from penstock.engine.cycle.partials import empty_partials, split_result
 from penstock.engine.cycle.query_setup import PreparedQuery
 from penstock.engine.cycle_ledger import COMMIT_BEFORE
 from penstock.engine.cycle_plan import CyclePlan
+from penstock.engine.joins.expired_event import ExpiredEvent
 from penstock.engine.joins.join_reader import JoinReader
-from penstock.engine.joins.join_state import ExpiredEvent, collect_changes
 from penstock.engine.planning import poison_search
 from penstock.engine.planning.poison_search import PoisonSearch
 from penstock.engine.spark.errors import error_summary
-from penstock.engine.views.state.state_limit import StateLimit
+from penstock.engine.views.state_limit import StateLimit
 from penstock.engine.views.view_changes import group_changes
 from penstock.engine.views.view_inputs import ChangesInput
 from penstock.engine.views.view_reader import ViewReader
@@ -110,7 +111,7 @@ class CycleRunner:
         table: pa.Table | None = None
         token = ""
         reports: list[TaskReport] = []
-        has_job = bool(plan.partitions) or plan.is_expiry or self._prepared.join_state is not None
+        has_job = bool(plan.partitions) or plan.is_expiry or plan.expired_rows > 0
         if has_job:
             spark_result = self.run_spark(plan) if prefetched is None else prefetched.result()
             table, started_at, token = spark_result.table, spark_result.started_at, spark_result.token
@@ -119,7 +120,7 @@ class CycleRunner:
                 took[COMMIT_BEFORE] = (turn - spark_result.end_clock) * 1000
         clock = time.perf_counter()
         if has_job:
-            reports = self._load_complete_reports(plan)
+            reports = self._load_complete_reports(plan, token)
         if table is not None and self._computes_keys:
             table, failures = reject_invalid_keys(table)
             reports.append(TaskReport([], failures, {}))
@@ -144,13 +145,6 @@ class CycleRunner:
         """Close all open windows, in a cycle without events."""
         result = self._to_result(plan, [], None, datetime.now(UTC), {})
         return self.commit(replace(result, is_flush=True))
-
-    def count_expired(self, limit: int) -> int:
-        """Count the rows of a join that expired without a match and are to be emitted, up to a limit."""
-        join_state = self._prepared.join_state
-        if join_state is None or not join_state.is_outer:
-            return 0
-        return int(self._fetch_value(join_state.statement("count_expired"), join_state.params(limit=limit)) or 0)
 
     def delete_plan(self, cycle: int) -> None:
         self._fetch_value(_sql["delete_plan"], {"query": self._context.id, "fence": self._fence, "cycle": cycle})
@@ -182,28 +176,19 @@ class CycleRunner:
             failure = EventFailure(partition.partition_id, partition.start, "cycle", reason, traceback, attempts)
             progress = PartitionReport(partition.partition_id, partition.high_us, offsets_read=1, events=1)
             return self._to_result(plan, [TaskReport([progress], [failure], {})], None, datetime.now(UTC), {})
-        expired = self._run(self._find_oldest_expired())
+        token = uuid4().hex
+        expired = self._take_expired_event(plan, token)
         if expired is None:
             raise SparkFailure(f"a cycle without events failed: {reason}")
         failure = EventFailure(expired.partition_id, expired.offset, "cycle", reason, traceback, attempts)
-        reports = [TaskReport([], [failure], {}, expired_rows=1)]
-        return CycleResult(
-            plan,
-            reports,
-            None,
-            [],
-            None,
-            datetime.now(UTC),
-            {},
-            join_changes=collect_changes(reports),
-            expired_event=expired,
-        )
+        result = self._to_result(plan, [TaskReport([], [failure], {})], None, datetime.now(UTC), {})
+        return replace(result, expired_event=expired, job_token=token)
 
     # Spark jobs
 
-    def _label_jobs(self, plan: CyclePlan) -> str:
-        """Name the cycle of the next jobs, and return their token."""
-        description, token = f"penstock query {self._context.name}, cycle {plan.cycle}", uuid4().hex
+    def _label_jobs(self, plan: CyclePlan, token: str | None = None) -> str:
+        """Name the cycle of the next jobs, and return their token, which is a new one by default."""
+        description, token = f"penstock query {self._context.name}, cycle {plan.cycle}", token or uuid4().hex
         set_cycle_job(self._context.spark, CycleJob(self._fence, plan.cycle, token, plan.time_us), description)
         return token
 
@@ -224,23 +209,21 @@ class CycleRunner:
         frame = prepared.large_plans.get(tasks)
         if frame is None:
             frame = prepared.transform(prepared.reader.frame(self._context.spark, tasks), False)
-            if prepared.join_state is None:
-                # The reference tables of a join's inputs may change.
-                prepared.large_plans[tasks] = frame
+            prepared.large_plans[tasks] = frame
         # Spark keeps the shuffle files of a physical plan. A new one is made of the same logical plan.
         return frame.select("*")
 
-    def _load_complete_reports(self, plan: CyclePlan) -> list[TaskReport]:
+    def _load_complete_reports(self, plan: CyclePlan, token: str) -> list[TaskReport]:
         """Load the reports of a cycle, and check that its tasks have read each planned offset once."""
         reports, reader = self._run(self._committer.load_reports(plan.cycle)), self._prepared.reader
         if not reports and (plan.partitions or plan.expired_rows) and not isinstance(reader, ViewReader):
             # Spark skipped the reader because the result is empty, for example after a join with an empty table.
-            reports = self._read_only(plan, reader)
+            reports = self._read_only(plan, reader, token)
         for each in reader.inputs if isinstance(reader, JoinReader | ViewReader) else ():
             # Spark may also skip one input of a join or a view.
             config, read = each.read_config, _offsets_read(reports)
             if any(p.queue_id in config.queues and p.partition_id not in read for p in plan.partitions):
-                reports = self._read_only(plan, EventReader(config))
+                reports = self._read_only(plan, EventReader(config), token)
         read = _offsets_read(reports)
         for partition in plan.partitions:
             if read.get(partition.partition_id) != partition.events:
@@ -250,9 +233,14 @@ class CycleRunner:
                 )
         return reports
 
-    def _read_only(self, plan: CyclePlan, reader: EventReader | JoinReader | ViewReader) -> list[TaskReport]:
-        """Read the events of a cycle without a computation, and return all reports."""
-        self._label_jobs(plan)
+    def _read_only(
+        self, plan: CyclePlan, reader: EventReader | JoinReader | ViewReader, token: str
+    ) -> list[TaskReport]:
+        """Read the events of a cycle without the steps that follow, and return all reports.
+
+        A join stores its state under the token of the cycle's job.
+        """
+        self._label_jobs(plan, token)
         frame = reader.frame(self._context.spark, max(1, len(plan.tasks)))
         frame.select(frame.columns[0]).count()
         return self._run(self._committer.load_reports(plan.cycle))
@@ -271,9 +259,7 @@ class CycleRunner:
             return CycleResult(plan, reports, None, [], None, started_at, took, view_changes=changes)
         if tables is None:
             late = [event for report in reports for event in report.late]
-            has_changes = self._prepared.join_state is not None and table is not None
-            join_changes = collect_changes(reports) if has_changes else None
-            return CycleResult(plan, reports, None, late, None, started_at, took, join_changes=join_changes)
+            return CycleResult(plan, reports, None, late, None, started_at, took)
         state_names = [state.name for state in tables.state_columns]
         if table is None:
             return CycleResult(plan, reports, empty_partials(state_names), [], None, started_at, took)
@@ -295,12 +281,12 @@ class CycleRunner:
 
         return self._run(fetch())
 
-    async def _find_oldest_expired(self) -> ExpiredEvent | None:
+    def _take_expired_event(self, plan: CyclePlan, token: str) -> ExpiredEvent | None:
         join_state = self._prepared.join_state
         if join_state is None:
             return None
-        async with self._context.log.database.connection() as conn:
-            return await join_state.oldest_expired(conn)
+        with connect(self._context.log.database.conninfo, "driver") as conn:
+            return ExpiredEvent.take(join_state, conn, plan, token)
 
 
 def _state_limit(context: QueryContext) -> StateLimit | None:
@@ -314,7 +300,7 @@ def build_small_job(prepared: PreparedQuery) -> DataFrame:
     """Build the Spark plan of small cycles, and keep it: building one takes longer than running it for a few events."""
     frame = prepared.small_frame
     # The reference tables of the inputs may have changed.
-    if prepared.join_state is not None:
+    if isinstance(prepared.reader, JoinReader) and prepared.reader.reads_tables:
         frame = prepared.reader.frame(frame.sparkSession, 1)
     if isinstance(prepared.reader, ViewReader) and prepared.reader.reads_tables:
         _, frame = prepared.reader.compile_small(frame.sparkSession)

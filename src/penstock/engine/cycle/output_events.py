@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from penstock.core import json
 from penstock.core.errors import WindowKeyFailed
 from penstock.core.names import MAX_KEY_BYTES, find_key_problem
+from penstock.engine.kernels.arrays import IntArray, one_chunk
 from penstock.engine.results.output_rows import OutputEvent, OutputRows, to_lines
-from penstock.engine.views.kernels.arrays import IntArray, one_chunk
 from penstock.engine.worker.json_rows import encode_rows
 from penstock.engine.worker.json_values import COST_PREFIX, decode_rows, strip_internal_fields
 from penstock.engine.worker.read_config import EVENT_JSON

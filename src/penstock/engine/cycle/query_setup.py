@@ -32,8 +32,8 @@ from penstock.engine.query_registry import SourceView
 from penstock.engine.reference_tables import ReferenceTables
 from penstock.engine.results.result_tables import ResultTables
 from penstock.engine.spark.errors import stream_errors
+from penstock.engine.state.operator_state import StateConfig
 from penstock.engine.views.operator_graph import operator_graph
-from penstock.engine.views.state.operator_state import StateConfig
 from penstock.engine.views.view_inputs import has_known_types, prepare_input, with_changes_schemas
 from penstock.engine.views.view_reader import VIEW_SHARDS, ViewReader, result_columns
 from penstock.engine.views.view_size import ViewState
@@ -199,14 +199,12 @@ def _prepare_join(
     input_queues = [
         {queue_id: name for queue_id, name in queues.items() if name in joined.sources} for joined in inputs
     ]
-    max_events = context.options.max_events_per_cycle
     with stream_errors(field_names(event.raw for sample in samples for event in sample)):
         reader, references, types = prepare_join(
-            spark, stream, split, config, samples, stored_types or {}, input_queues, max_events, strict=is_strict
+            spark, stream, split, config, samples, stored_types or {}, input_queues, strict=is_strict
         )
     if types and wait is not None:
         stored_types = _store_types(context, types, stored_types)
-    context.run(context.registry.create_join_table(reader.state))
     frame = reader.frame(spark, 1)
     transform = compile_events(split, frame, references)
     return PreparedQuery(

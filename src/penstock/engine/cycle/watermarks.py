@@ -87,10 +87,9 @@ class Watermarks:
 
     async def _expire_join_state(self, conn: AsyncConnection[Any], join_state: JoinState) -> dict[int, int]:
         """Advance the watermark so that all rows of a join expire. Later events that would match them are late."""
-        row = await (await conn.execute(join_state.statement("last_end"), join_state.params())).fetchone()
-        if row is None or row == (None,):
+        end_us = await join_state.last_end(conn)
+        if end_us is None:
             return {}
-        (end_us,) = row
         await self._store_global(conn, end_us)
         return {ALL_PARTITIONS: end_us}
 

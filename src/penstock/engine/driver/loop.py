@@ -41,6 +41,7 @@ from penstock.engine.gates.limit_overrides import default_limit, prefetch_target
 from penstock.engine.gates.release import ReleaseTuning
 from penstock.engine.gates.release_loop import ReleaseLoop
 from penstock.engine.joins.join_state import MAX_JOIN_EVENTS
+from penstock.engine.joins.waiting_table import move_waiting_rows
 from penstock.engine.planning import poison_search
 from penstock.engine.planning.planner import Planner, PlannerConfig
 from penstock.engine.planning.poison_search import GivenUpEvents
@@ -106,6 +107,8 @@ class CycleLoop:
         self._heartbeat.start()
         try:
             self._prepared = prepared = self._prepare(warm)
+            if prepared.join_state is not None:
+                move_waiting_rows(self._context.spark, prepared.join_state, self._context.name, self._fence)
         except NoSampleEvents:
             self._state.started.set()
             return
@@ -304,7 +307,7 @@ class CycleLoop:
             if prefetcher is not None:
                 prefetcher.start_next(result)
             self._commit(cycles, result, table)
-            if plan.partitions or (result.join_changes is not None and result.join_changes.expired_rows):
+            if plan.partitions or plan.expired_rows:
                 self._state.given_up.clear()
         except Exception as error:
             self._state.stopping.wait(self._on_error(cycles, plan, error))
@@ -377,11 +380,10 @@ class CycleLoop:
             if self._context.run(self._context.registry.current_fence(self._context.id)) != self._fence:
                 # The state that the cycle read may be gone, so no event is to blame.
                 raise LeaseLost(f"query {self._context.name!r} was taken over by another driver, or deleted")
-            expired = cycles.count_expired(plan.expired_rows) if plan.expired_rows else 0
-            if not (plan.partitions or expired):
+            if not (plan.partitions or plan.expired_rows):
                 self._end(error)
                 return 0.0
-            search = poison_search.after_failure(cycles.load_poison_search(), plan, expired)
+            search = poison_search.after_failure(cycles.load_poison_search(), plan, plan.expired_rows)
             is_value_error = _is_value_error(error)
             if not poison_search.is_guilty(search, plan, 1 if is_value_error else None):
                 cycles.record_failure(plan, error, search)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
+from pyspark.sql.pandas.types import from_arrow_type
 
-from penstock.core import json
 from penstock.engine.compile import exact_decimals
 from penstock.engine.compile.key_text import columns_to_text
 from penstock.engine.compile.referenced_fields import referenced_members
@@ -28,9 +27,9 @@ from penstock.engine.compile.schema.schema_inference import infer_types
 from penstock.engine.compile.schema.unknown_fields import field_names, unknown_field
 from penstock.engine.compile.spark_steps import apply_steps, lookup_columns
 from penstock.engine.compile.split_stream import SplitStream
-from penstock.engine.joins.matcher import INPUT_SCHEMA
+from penstock.engine.joins.matcher import LineEncoder
 from penstock.engine.reference_tables import ReferenceTables
-from penstock.engine.worker.json_values import decode_rows
+from penstock.engine.state.runs import HASH
 from penstock.engine.worker.read_config import EMPTY_SCHEMA, EVENT_JSON, METADATA, SYSTEM_COLUMNS, ReadConfig
 from penstock.log.event import Event
 from penstock.stream.definition import Definition
@@ -47,6 +46,13 @@ def input_streams(stream: Definition, join: StreamJoin) -> tuple[Definition, Def
 
     left = as_input(join.left, join.left_on, join.left_time)
     return left, as_input(join.right, join.right_on, join.right_time)
+
+
+class JoinRows(NamedTuple):
+    """The events of an input as the matcher gets them, and how it encodes them as JSON."""
+
+    frame: DataFrame
+    lines: LineEncoder
 
 
 @dataclass(frozen=True)
@@ -69,18 +75,25 @@ class JoinInput:
         stages = self.split.stages
         return stages[-1].fields or EMPTY_SCHEMA if stages else self.read_config.fields
 
-    def to_join_rows(self, frame: DataFrame) -> DataFrame:
-        """Apply the input's steps to the events of the reader. The result has the columns of INPUT_SCHEMA."""
+    def to_join_rows(self, frame: DataFrame) -> JoinRows:
+        """Apply the input's steps to the events of the reader."""
         frame = apply_steps(frame, self.split.spark_steps, self.references)
-        frame = frame.withColumn("__k", self._join_key(frame)).withColumn("__side", F.lit(self.side))
-        columns = [name for name in INPUT_SCHEMA.names if name != "__line"]
-        computed = self._computed_columns(frame)
-        if self.outputs_event and not computed:
-            return frame.select(*columns, F.col(EVENT_JSON).alias("__line"))
-        event = [EVENT_JSON] if self.outputs_event else []
-        encode = _LineEncoder(tuple(columns), self.outputs_event)
-        selected = frame.select(*columns, *event, *[f"`{name}`" for name in computed])
-        return selected.mapInArrow(encode, from_arrow_schema(INPUT_SCHEMA))
+        fields = tuple(self._computed_columns(frame))
+        lines = LineEncoder(self.side, fields, self.outputs_event)
+        event = F.col(EVENT_JSON) if self.outputs_event else F.lit(None).cast("string")
+        values = [F.col(f"`{name}`").alias(column) for name, column in zip(fields, lines.columns, strict=True)]
+        rows = frame.select(
+            "__partition",
+            "__offset",
+            "__key",
+            "__time",
+            ((F.col("__time") < F.col("__watermark")) & ~F.col("__redriven")).alias("__late"),
+            F.lit(self.side).cast("tinyint").alias("__side"),
+            self._join_key(frame).alias("__k"),
+            event.alias("__line"),
+            *values,
+        )
+        return JoinRows(rows.withColumn(HASH, F.xxhash64("__k")), lines)
 
     def output_types(
         self, frame: DataFrame, used: frozenset[str] | None, known: Collection[str], *, strict: bool
@@ -159,22 +172,6 @@ class JoinInput:
         for part in parts:
             is_complete = is_complete & part.isNotNull()
         return F.when(is_complete, F.to_json(F.array(*columns_to_text(frame, parts))))
-
-
-@dataclass(frozen=True)
-class _LineEncoder:
-    """The function with which Spark encodes the columns of an input as JSON."""
-
-    columns: tuple[str, ...]
-    outputs_event: bool
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            fields = [name for name in batch.schema.names if name not in (*self.columns, EVENT_JSON)]
-            rows = decode_rows(batch, fields, batch.column(EVENT_JSON).to_pylist() if self.outputs_event else None)
-            lines = pa.array([json.encode(row).decode() for row in rows], pa.string())
-            arrays = [lines if name == "__line" else batch.column(name) for name in INPUT_SCHEMA.names]
-            yield pa.RecordBatch.from_arrays(arrays, schema=INPUT_SCHEMA)
 
 
 def is_json_type(kind: str) -> bool:

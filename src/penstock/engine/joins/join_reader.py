@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,11 +10,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from penstock.engine.joins.join_inputs import JoinInput
-from penstock.engine.joins.join_state import JoinState
-from penstock.engine.joins.matcher import ExpiredRowReader, JoinMatcher
+from penstock.engine.joins.join_inputs import JoinInput, JoinRows
+from penstock.engine.joins.join_state import JOIN_SHARDS, JoinState
+from penstock.engine.joins.matcher import JoinMatcher
+from penstock.engine.state.exchange import exchange, with_empty_rows
 from penstock.engine.worker.event_reader import EventReader, decode_events
 from penstock.engine.worker.read_config import ReadConfig
+from penstock.stream.steps import Lookup, SqlStep
 
 
 class JoinReader:
@@ -35,10 +38,15 @@ class JoinReader:
     def read_config(self) -> ReadConfig:
         return self._matcher.read_config
 
+    @property
+    def reads_tables(self) -> bool:
+        """True if a step of an input reads a reference table."""
+        return any(isinstance(step, Lookup | SqlStep) for each in self.inputs for step in each.split.spark_steps)
+
     def frame(self, spark: SparkSession, tasks: int) -> DataFrame:
         """Return the pairs of a cycle whose events are read by so many tasks."""
         rows = [each.to_join_rows(EventReader(each.read_config).frame(spark, tasks)) for each in self.inputs]
-        return self._join(rows, single=tasks == 1)
+        return self._join(rows, tasks)
 
     def sample_frame(self, spark: SparkSession) -> DataFrame:
         """Return the pairs among the samples of both inputs."""
@@ -46,19 +54,17 @@ class JoinReader:
         for each in self.inputs:
             table = decode_events(spark, each.read_config, each.sample)
             rows.append(each.to_join_rows(spark.createDataFrame(table)))
-        return self._join(rows, single=True)
+        return self._join(rows, 1)
 
-    def _join(self, rows: Sequence[DataFrame], *, single: bool) -> DataFrame:
+    def _join(self, rows: Sequence[JoinRows], tasks: int) -> DataFrame:
         left, right = rows
-        events = left.unionByName(right)
-        events = events.coalesce(1) if single else events.repartition("__k")
-        ordered = events.sortWithinPartitions("__k", "__time", "__side", "__partition", "__offset", "__line")
-        schema = from_arrow_schema(self._matcher.output_schema)
-        pairs = ordered.mapInArrow(self._matcher, schema)
+        events = left.frame.unionByName(right.frame, allowMissingColumns=True)
         if self.state.is_outer:
-            one_row = pairs.sparkSession.range(0, 1, 1, 1)
-            pairs = pairs.union(one_row.mapInArrow(ExpiredRowReader(self._matcher), schema))
-        return self._cast(pairs)
+            # Each shard emits the rows that have expired.
+            events = with_empty_rows(events, JOIN_SHARDS)
+        events = events.coalesce(1) if tasks == 1 else exchange(events, JOIN_SHARDS, min(tasks, JOIN_SHARDS))
+        matcher = dataclasses.replace(self._matcher, lines=(left.lines, right.lines))
+        return self._cast(events.mapInArrow(matcher, from_arrow_schema(matcher.output_schema)))
 
     def _cast(self, frame: DataFrame) -> DataFrame:
         """Cast fields to types that JSON does not have; invalid values become null."""

@@ -21,9 +21,11 @@ from penstock.engine.compile.spark_columns import column_struct_references
 from penstock.engine.compile.split_stream import SplitStream, shift_stages, split_stream
 from penstock.engine.joins.join_inputs import SIDES, JoinInput, input_streams, is_json_type
 from penstock.engine.joins.join_reader import JoinReader
-from penstock.engine.joins.join_state import MAX_JOIN_EVENTS, JoinState
+from penstock.engine.joins.join_state import JOIN_OPERATOR, JOIN_SHARDS, JoinState
 from penstock.engine.joins.matcher import JoinMatcher
+from penstock.engine.joins.pairs import PairEncoder
 from penstock.engine.reference_tables import ReferenceTables
+from penstock.engine.state.operator_state import StateConfig
 from penstock.engine.worker.read_config import ReadConfig
 from penstock.log.event import Event
 from penstock.stream.definition import Definition
@@ -32,8 +34,6 @@ from penstock.stream.sql.column_refs import StructReference, struct_references
 
 #: Added to the stage numbers of the right input, so that its reports differ from those of the left input.
 _RIGHT_STAGES = 500
-#: A cycle deletes at most this fraction of its most events as expired rows, beyond the rows that it adds.
-_EXPIRY_FRACTION = 10
 #: The prefix of stored types that belong to fields used after the join, and not to fields of the reader.
 _OUTPUT_PREFIX = "*."
 
@@ -46,15 +46,13 @@ def prepare_join(
     samples: Sequence[Sequence[Event]],
     known: dict[str, str],
     queues: Sequence[dict[int, str]],
-    max_events: int = MAX_JOIN_EVENTS,
     *,
     strict: bool = False,
 ) -> tuple[JoinReader, ReferenceTables, dict[str, str]]:
     """Return the reader of a join, its reference tables, and the inferred types to store.
 
     ``split`` has the steps after the join. ``samples`` and ``queues`` have one entry per input. ``known`` has the
-    stored types of both inputs. ``max_events`` is the most events of a cycle. With ``strict``, a field that no event of
-    its sample has is refused.
+    stored types of both inputs. With ``strict``, a field that no event of its sample has is refused.
     """
     join = stream.joined
     assert join is not None  # noqa: S101 - the caller has checked
@@ -110,9 +108,13 @@ def prepare_join(
             ]
             structs.append(pa.field(name, pa.struct(fields)))
     config = dataclasses.replace(base, fields=pa.schema(structs))
-    expiry_batch = max(1, min(max_events, MAX_JOIN_EVENTS) // _EXPIRY_FRACTION)
-    state = JoinState(config.query_id, join.before_us, join.after_us, join.how == "left", expiry_batch)
-    matcher = JoinMatcher(config, state, config.fields, split.with_event_json)
+    state = JoinState(
+        StateConfig(config.conninfo, config.query_id, JOIN_OPERATOR, JOIN_SHARDS),
+        join.before_us,
+        join.after_us,
+        join.how == "left",
+    )
+    matcher = JoinMatcher(config, state, PairEncoder(config.fields, split.with_event_json))
     return JoinReader(inputs, matcher, casts), tables.with_config(config), inferred
 
 

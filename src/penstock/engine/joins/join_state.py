@@ -1,162 +1,203 @@
-"""The state of a stream-stream join: the rows of both inputs that may still find a match, in a table per query."""
+"""The state of a stream-stream join: the rows of both inputs that may still find a match, in runs.
+
+The rows of a side are a part of the operator's state. Their hash consists of the hash of the join key and of the lower
+bits of the time, so the rows of a key within a range of times follow one another in a run. A run drops the rows whose
+time has passed when it is merged; the commit deletes runs without other rows.
+"""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
+import psycopg
 import pyarrow as pa
-import pyarrow.ipc
 from psycopg import AsyncConnection
 
-from penstock.db.pg_arrays import int_array
 from penstock.db.statements import Statements
-from penstock.engine.results.arrow_csv import to_csv
-from penstock.engine.worker.event_time import to_timestamp
-from penstock.engine.worker.task_reports import TaskReport
-from penstock.log.event import Delivery, Event
-from penstock.log.storage.chunk import ChunkColumns, StoredChunk
+from penstock.engine.cycle_plan import CyclePlan
+from penstock.engine.kernels.arrays import IntArray, mask, values_of
+from penstock.engine.kernels.equality import equal_values
+from penstock.engine.kernels.row_groups import expand_ranges, match_ranges
+from penstock.engine.state.compaction import Merge
+from penstock.engine.state.operator_state import OperatorState, StateConfig
+from penstock.engine.state.run_cache import RunCache
+from penstock.engine.state.run_store import PostgresRunStore, RunWriter
+from penstock.engine.state.runs import HASH
+from penstock.engine.worker.event_time import NO_TIME
 
 _sql = Statements("penstock.engine.joins", "join_state.sql")
+_runs = Statements("penstock.engine.state", "run_store.sql")
 
 LEFT, RIGHT = 0, 1
-#: A cycle of a join reads at most so many events and emits at most so many expired rows, since both pass the driver.
+#: The parts of the state: the rows of both sides, and in an outer join which left rows have found no match.
+UNMATCHED = 2
+#: A cycle of a join reads at most so many events and emits at most so many expired rows: its pairs pass the driver.
 MAX_JOIN_EVENTS = 200_000
-#: The columns of a row that is copied into the table.
-JOIN_ROW_SCHEMA = pa.schema(
-    [
-        ("side", pa.int16()),
-        ("key", pa.string()),
-        ("time_us", pa.int64()),
-        ("partition_id", pa.int64()),
-        ("event_offset", pa.int64()),
-        ("event_key", pa.string()),
-        ("line", pa.string()),
-        ("is_matched", pa.bool_()),
-    ]
-)
+#: The number of shards of a join's state. It never changes.
+JOIN_SHARDS = 8
+#: The number of the operator under which the runs are stored.
+JOIN_OPERATOR = 1
+#: The number of a left row of an outer join, which no other row of the query has.
+ROW_ID = "__id"
+#: The columns that are stored of each side. The empty text stands for no key.
+_LEFT_COLUMNS = (HASH, "__k", "__time", "__line", "__key")
+_OUTER_LEFT_COLUMNS = (*_LEFT_COLUMNS, "__partition", "__offset", ROW_ID)
+_RIGHT_COLUMNS = (HASH, "__k", "__time", "__line")
+_RUN_BYTES, _PIECE_BYTES = 64 * 1024 * 1024, 1024 * 1024
+
+_GROUP_BITS = np.int64(-(2**32))
+_TIME_BITS = np.int64(2**32 - 1)
+#: The range of a join has about so many different values of the time's lower bits.
+_RANGE_BITS = 7
 
 
-@dataclass(frozen=True)
-class JoinStateChanges:
-    #: New rows, with the columns of JOIN_ROW_SCHEMA.
-    added_rows: pa.Table
-    #: Key, time and id of stored left rows of an outer join that found a match.
-    matched_rows: Sequence[tuple[str, int, int]]
-    #: How many expired left rows the cycle emits without a match, oldest first.
-    expired_rows: int = 0
+class Matches(NamedTuple):
+    """Pairs of a new row and another one: the position of the first and the position, or the row, of the second."""
 
-
-@dataclass(frozen=True)
-class ExpiredEvent:
-    """An event of the left input that expired without a match."""
-
-    queue_id: int
-    partition_id: int
-    offset: int
-    key: str | None
-    time_us: int
-    line: str
-
-    def as_event(self) -> Event:
-        """Return the event as a dead letter needs it. Its queue may have deleted it."""
-        delivery = Delivery("", "", self.partition_id, is_key_partition=False)
-        line = self.line.encode()
-        columns = ChunkColumns(line, 1, [self.key])
-        stored = StoredChunk.of(columns, [line], self.offset, to_timestamp(self.time_us))
-        return Event(delivery, stored, self.offset)
+    positions: IntArray
+    others: Any
 
 
 @dataclass(frozen=True)
 class JoinState:
-    """The table of one query, and the time range of its join."""
+    """The state of one query, and the time range of its join."""
 
-    query: int
+    config: StateConfig
     before_us: int
     after_us: int
     #: Whether left rows without a match are emitted when they expire.
     is_outer: bool
-    #: Each cycle deletes so many more expired rows of each kind than it adds. So the table shrinks, and no cycle takes
-    #: long after the watermark has jumped.
-    expiry_batch: int = MAX_JOIN_EVENTS // 10
 
-    def statement(self, name: str) -> str:
-        """Return a statement of state.sql for this query's table."""
-        return _sql[name].replace("{id}", str(int(self.query)))
+    @property
+    def query(self) -> int:
+        return self.config.query_id
 
-    def create_statements(self) -> list[str]:
-        return [self.statement(name) for name in ("create", "index_unmatched", "index_others")]
+    def open_on(
+        self,
+        conn: psycopg.Connection[Any],
+        parts: Sequence[int],
+        cache: RunCache | None = None,
+        writer: RunWriter | None = None,
+    ) -> OperatorState:
+        """Some parts of the state, outside a task."""
+        config = self.config
+        store = PostgresRunStore(
+            config.conninfo, config.query_id, config.operator, writer, cache or RunCache(), conn, tuple(parts)
+        )
+        return OperatorState(store, range(config.shards), config.shards)
 
-    def params(self, **more: Any) -> dict[str, Any]:
-        """Return the parameters that the statements have in common, and others."""
-        return {"query": self.query, "before": self.before_us, "after": self.after_us, **more}
+    # Times
 
-    async def prepare(self, conn: AsyncConnection[Any]) -> None:
-        for name in ("create_staging_table", "prefer_index_scans"):
-            await conn.execute(self.statement(name))
+    def reach_us(self, side: int) -> int:
+        """How much later than a row of a side the last row is that it can be joined with."""
+        return self.after_us if side == LEFT else self.before_us
 
-    async def stage(self, conn: AsyncConnection[Any], changes: JoinStateChanges | None) -> None:
-        """Copy new rows to the staging table, before the commit locks anything."""
-        if changes is not None and changes.added_rows.num_rows:
-            async with conn.cursor().copy(self.statement("copy_rows")) as copy:
-                await copy.write(to_csv(changes.added_rows))
+    def _row_hashes(self, keys: IntArray, times: IntArray) -> IntArray:
+        """The hashes of rows in the state, from those of their join keys and their times."""
+        return (keys & _GROUP_BITS) | ((times >> self._time_shift) & _TIME_BITS)
+
+    @property
+    def _time_shift(self) -> int:
+        return max(0, (self.before_us + self.after_us).bit_length() - _RANGE_BITS)
+
+    def _partner_times(self, side: int, times: IntArray) -> tuple[IntArray, IntArray]:
+        """The first and the last time of the rows that rows of a side can be joined with."""
+        return times - self.reach_us(1 - side), times + self.reach_us(side)
+
+    def _partner_hashes(self, keys: IntArray, low_us: IntArray, high_us: IntArray) -> tuple[IntArray, IntArray]:
+        """The ranges of the hashes of rows with these keys and times. There may be other rows in them."""
+        low, high, groups = low_us >> self._time_shift, high_us >> self._time_shift, keys & _GROUP_BITS
+        # The bits of the time start over from zero after a long time: then all rows of the key are looked at.
+        starts_over = (low >> 32) != (high >> 32)
+        return (
+            groups | np.where(starts_over, 0, low & _TIME_BITS),
+            groups | np.where(starts_over, _TIME_BITS, high & _TIME_BITS),
+        )
+
+    # Matches
+
+    def match_new(self, left: pa.Table, right: pa.Table) -> Matches:
+        """The pairs of new rows."""
+        low_us, high_us = self._partner_times(LEFT, values_of(left.column("__time")))
+        low, high = self._partner_hashes(values_of(left.column(HASH)), low_us, high_us)
+        times = values_of(right.column("__time"))
+        hashes = self._row_hashes(values_of(right.column(HASH)), times)
+        order = np.argsort(hashes, kind="stable")
+        others, positions = expand_ranges(*match_ranges(hashes[order], low, high))
+        others = order[others]
+        times = times[others]
+        keep = (times >= low_us[positions]) & (times <= high_us[positions])
+        positions, others = positions[keep], others[keep]
+        is_equal = equal_values(_keys(left, positions), _keys(right, others))
+        return Matches(positions[is_equal], others[is_equal])
+
+    def match_stored(self, side: int, rows: pa.Table, state: OperatorState, closed_us: int | None) -> Matches:
+        """The pairs of new rows of a side and the stored rows of the other one that have not expired."""
+        low_us, high_us = self._partner_times(side, values_of(rows.column("__time")))
+        low, high = self._partner_hashes(values_of(rows.column(HASH)), low_us, high_us)
+        order = np.argsort(low)
+        stored, numbers = state.find_ranges(1 - side, low[order], high[order])
+        if stored is None:
+            return Matches(numbers, None)
+        positions, times = order[numbers], values_of(stored.column("__time"))
+        since_us = NO_TIME if closed_us is None else closed_us - self.reach_us(1 - side)
+        keep = (times >= np.maximum(low_us[positions], since_us)) & (times <= high_us[positions])
+        keep &= equal_values(_keys(rows, positions), stored.column("__k"))
+        return Matches(positions[keep], mask(stored, keep))
+
+    def stored_form(self, rows: pa.Table) -> pa.Table:
+        """The rows with the hashes of the state instead of those of their keys, and with lines of any length."""
+        hashes = self._row_hashes(values_of(rows.column(HASH)), values_of(rows.column("__time")))
+        rows = rows.set_column(rows.column_names.index(HASH), HASH, pa.array(hashes))
+        return rows.set_column(
+            rows.column_names.index("__line"), "__line", rows.column("__line").cast(pa.large_string())
+        )
+
+    def store(self, side: int, rows: pa.Table, state: OperatorState, since_us: int | None) -> None:
+        """Add the new rows of a side. Rows before ``since_us`` may leave the state."""
+        columns = _RIGHT_COLUMNS if side == RIGHT else _OUTER_LEFT_COLUMNS if self.is_outer else _LEFT_COLUMNS
+        merge = Merge(time="__time", since_us=since_us, run_bytes=_RUN_BYTES, piece_bytes=_PIECE_BYTES)
+        state.add(side, self.stored_form(rows).select(list(columns)), merge)
+
+    # Expiry
+
+    def since_us(self, side: int, plan: CyclePlan) -> int | None:
+        """The time before which the stored rows of a side are of no use after a cycle; None if none has expired.
+
+        In an outer join, left rows stay until they have been emitted or have found a match.
+        """
+        if side == LEFT and self.is_outer:
+            return None if plan.expired_until is None else plan.expired_until[0]
+        return None if plan.closed_us is None else plan.closed_us - self.reach_us(side)
 
     async def apply(
-        self,
-        conn: AsyncConnection[Any],
-        changes: JoinStateChanges | None,
-        watermark_us: int | None,
-        flush_watermark_us: int | None,
+        self, conn: AsyncConnection[Any], plan: CyclePlan, token: str, flush_watermark_us: int | None
     ) -> None:
-        """Apply the changes of a cycle, and delete expired rows.
+        """Apply the changes of a cycle, and delete runs of which all rows have expired.
 
-        ``watermark_us`` is the watermark at the start of the cycle, by which it has emitted expired rows. A cycle
-        deletes unmatched left rows only as far as it has emitted them. Of all others, a flush, which computes nothing,
-        deletes all expired rows, and any other cycle deletes a batch.
+        ``flush_watermark_us`` is the watermark after a flush, which computes nothing.
         """
-        if changes is None:
-            if flush_watermark_us is not None:
-                params = self.params(watermark=flush_watermark_us, is_outer=self.is_outer)
-                await conn.execute(self.statement("delete_all_expired"), params)
-            return
-        if watermark_us is not None:
-            limit = self.expiry_batch + changes.added_rows.num_rows
-            unmatched = changes.expired_rows if self.is_outer else limit
-            params = self.params(watermark=watermark_us, limit=limit, unmatched=unmatched)
-            await conn.execute(self.statement("delete_expired"), params)
-        if changes.matched_rows:
-            keys, times, ids = zip(*changes.matched_rows, strict=True)
-            params = {"keys": list(keys), "times": int_array(times), "ids": int_array(ids)}
-            await conn.execute(self.statement("mark_matched"), params)
-        if changes.added_rows.num_rows:
-            await conn.execute(self.statement("insert_staged"))
+        limits = {side: self.since_us(side, plan) for side in (LEFT, RIGHT)}
+        if self.is_outer and plan.expired_rows and not token:
+            limits[LEFT] = None  # nothing was emitted
+        if flush_watermark_us is not None:
+            limits[RIGHT] = flush_watermark_us - self.before_us
+            if not self.is_outer:
+                limits[LEFT] = flush_watermark_us - self.after_us
+        params = {"query": self.query, "left": limits[LEFT], "right": limits[RIGHT]}
+        await conn.execute(_sql["delete_expired_runs"], params)
+        await conn.execute(_runs["apply_runs"], {"query": self.query, "token": token})
 
-    async def oldest_expired(self, conn: AsyncConnection[Any]) -> ExpiredEvent | None:
-        """Return the event that would be emitted first without a match."""
-        row = await (await conn.execute(self.statement("expired_rows"), self.params(limit=1))).fetchone()
-        if row is None:
-            return None
-        partition_id, offset, key, time_us, line = row
-        queue = await (await conn.execute(self.statement("find_queue"), {"partition": partition_id})).fetchone()
-        return ExpiredEvent(0 if queue is None else queue[0], partition_id, offset, key, time_us, line)
+    async def last_end(self, conn: AsyncConnection[Any]) -> int | None:
+        """The watermark at which all rows have expired; None without rows."""
+        params = {"query": self.query, "before": self.before_us, "after": self.after_us}
+        row = await (await conn.execute(_sql["last_end"], params)).fetchone()
+        (end_us,) = row or (None,)
+        return end_us
 
 
-def encode_rows(rows: pa.Table) -> bytes:
-    """Encode new rows for the report of a task."""
-    buffer = io.BytesIO()
-    options = pyarrow.ipc.IpcWriteOptions(compression="zstd")
-    with pyarrow.ipc.new_stream(buffer, rows.schema, options=options) as writer:
-        writer.write_table(rows)
-    return buffer.getvalue()
-
-
-def collect_changes(reports: Sequence[TaskReport]) -> JoinStateChanges:
-    """Combine the changes that the tasks of a cycle report."""
-    added = [pyarrow.ipc.open_stream(report.added_rows).read_all() for report in reports if report.added_rows]
-    return JoinStateChanges(
-        pa.concat_tables([JOIN_ROW_SCHEMA.empty_table(), *added]),
-        [row for report in reports for row in report.matched_rows],
-        sum(report.expired_rows for report in reports),
-    )
+def _keys(rows: pa.Table, positions: IntArray) -> pa.ChunkedArray:
+    return rows.column("__k").take(pa.array(positions))

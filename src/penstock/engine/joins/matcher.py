@@ -7,252 +7,162 @@ once, however the events are divided into cycles.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass
 
-import msgspec
+import numpy as np
 import pyarrow as pa
 
-from penstock.db.pg_arrays import int_array
-from penstock.engine.joins.join_state import JOIN_ROW_SCHEMA, LEFT, RIGHT, JoinState, encode_rows
-from penstock.engine.worker.json_columns import JsonColumnDecoder
-from penstock.engine.worker.read_config import EVENT_JSON, SYSTEM_COLUMNS, ReadConfig
-from penstock.engine.worker.spark_task import (
-    current_task,
-    load_plan,
-    send_stage_report,
-    translate_database_errors,
-    worker_connection,
-)
+from penstock.core import json
+from penstock.engine.cycle_plan import CyclePlan
+from penstock.engine.joins.join_state import JOIN_SHARDS, LEFT, RIGHT, ROW_ID, JoinState
+from penstock.engine.joins.pairs import PairEncoder, make_pairs, unmatched_pairs
+from penstock.engine.joins.unmatched_rows import find_unmatched, load_rows, store_unmatched, unmatched_rows
+from penstock.engine.kernels.arrays import BoolArray, IntArray, combine, is_valid, mask, take, values_of
+from penstock.engine.state.operator_state import OperatorState, shards_of
+from penstock.engine.state.runs import HASH
+from penstock.engine.worker.json_rows import encode_rows
+from penstock.engine.worker.json_values import decode_rows
+from penstock.engine.worker.read_config import ReadConfig
+from penstock.engine.worker.spark_task import current_task, load_plan, send_stage_report
 from penstock.engine.worker.task_reports import EventRef, TaskReport
 
-#: The stage numbers of the reports, after those of the inputs' stages.
-_MATCH_STAGE, _EXPIRED_STAGE = 900, 901
-#: An event of either input, with its join key.
-INPUT_SCHEMA = pa.schema(
-    [
-        *SYSTEM_COLUMNS,
-        ("__side", pa.int32()),
-        # The join key as text; null if the event cannot match.
-        ("__k", pa.string()),
-        ("__line", pa.string()),
-    ]
-)
-#: A batch of pairs is complete at so many pairs or characters.
-_BATCH_PAIRS, _BATCH_CHARACTERS = 20_000, 16 << 20
-_decode_pair = msgspec.json.Decoder(dict[str, dict[str, msgspec.Raw] | None]).decode
+#: The stage number of the reports, after those of the inputs' stages.
+_MATCH_STAGE = 900
+_COLUMNS = [HASH, "__k", "__time", "__line", "__key", "__partition", "__offset"]
 
 
-class _JoinRow(NamedTuple):
-    """An event of this cycle, or a stored row, which has an id."""
+@dataclass(frozen=True)
+class LineEncoder:
+    """Encodes the events of an input as JSON."""
 
     side: int
-    #: The empty text stands for no key. A join key is a JSON list, so it is never empty.
-    key: str
-    time: int
-    line: str
-    event_key: str | None
-    partition: int
-    offset: int
-    id: int | None = None
+    #: The fields that the input's steps have computed, beside the event or instead of it.
+    fields: tuple[str, ...]
+    outputs_event: bool
 
+    @property
+    def columns(self) -> list[str]:
+        """The columns of the fields."""
+        return [f"__{self.side}_{number}" for number in range(len(self.fields))]
 
-@dataclass
-class _KeyRows:
-    """The rows of one join key: new and stored ones, each by side and ordered by time."""
-
-    new: tuple[list[_JoinRow], list[_JoinRow]] = field(default_factory=lambda: ([], []))
-    stored: tuple[list[_JoinRow], list[_JoinRow]] = field(default_factory=lambda: ([], []))
+    def with_lines(self, rows: pa.Table) -> pa.Table:
+        lines = rows.column("__line")
+        if self.fields and rows.num_rows:
+            values = rows.select(self.columns).rename_columns(list(self.fields))
+            if self.outputs_event:
+                merged = decode_rows(values, self.fields, lines.to_pylist())
+                lines = pa.chunked_array([[json.encode(event).decode() for event in merged]], pa.large_string())
+            else:
+                lines = encode_rows(values, self.fields)
+        # All lines together may have more than 2 GiB.
+        rows = rows.set_column(rows.column_names.index("__line"), "__line", lines.cast(pa.large_string()))
+        return combine(rows.select(_COLUMNS))
 
 
 @dataclass(frozen=True)
 class JoinMatcher:
-    """The function with which Spark joins the events of a task."""
+    """The function with which Spark joins the events of a task. The side of an empty row of a shard is null."""
 
     read_config: ReadConfig
     state: JoinState
-    #: The structs ``left`` and ``right``, with the fields that later steps use.
-    fields: pa.Schema
-    with_event_json: bool
+    pairs: PairEncoder
+    #: For each side.
+    lines: tuple[LineEncoder, LineEncoder] = (LineEncoder(LEFT, (), True), LineEncoder(RIGHT, (), True))
 
     @property
     def output_schema(self) -> pa.Schema:
-        event_json = [pa.field(EVENT_JSON, pa.string())] if self.with_event_json else []
-        return pa.schema([*SYSTEM_COLUMNS, *event_json, *self.fields])
+        return self.pairs.output_schema
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the pairs, and report the rows to store and the late events."""
-        inputs = [batch for batch in batches if batch.num_rows]
-        if not inputs:
+        """Yield the pairs, store the events, and report late ones."""
+        received = [batch for batch in batches if batch.num_rows]
+        if not received:
             return
-        report = TaskReport([], [], {})
-        keys, without_key = self._group_by_key(pa.Table.from_batches(inputs), report)
-        self._load_partners(keys)
-        pairs = _PairBatch(self)
-        matched: set[int] = set()
-        for key, rows in keys.items():
-            for left, right in self._find_pairs(rows):
-                pairs.add(left, right)
-                if left.id is None:
-                    matched.add(id(left))
-                elif self.state.is_outer:
-                    report.matched_rows.append((key, left.time, left.id))
-            if pairs.is_full:
-                yield from pairs.take()
-        yield from pairs.take()
-        report.matched_rows = sorted(set(report.matched_rows))
-        report.added_rows = encode_rows(self._new_rows(keys, without_key, matched))
+        task = current_task()
+        plan = CyclePlan(0, True, [], []) if task is None else load_plan(self.read_config, task.job)
+        rows = pa.Table.from_batches(received)
+        # Without the metadata of Spark's schema.
+        rows = combine(pa.table(rows.columns, names=rows.column_names))
+        shards = np.flatnonzero(np.bincount(shards_of(values_of(rows.column(HASH)), JOIN_SHARDS))).tolist()
+        late = values_of(rows.column("__late"), False)
+        pairs = self.join(mask(rows, ~late), self.state.config.open(shards), plan)
+        report = TaskReport([], [], {}, late=_event_refs(mask(rows, late)) if late.any() else [])
+        if pairs.num_rows:
+            yield from self.pairs.encode(pairs)
         send_stage_report(self.read_config, _MATCH_STAGE, report)
 
-    def _group_by_key(self, table: pa.Table, report: TaskReport) -> tuple[dict[str, _KeyRows], list[_JoinRow]]:
-        """Return the events by join key, and the left events without one. Late events go to the report."""
-        keys: dict[str, _KeyRows] = {}
-        without_key: list[_JoinRow] = []
-        names = ("__side", "__k", "__time", "__line", "__key", "__partition", "__offset", "__watermark", "__redriven")
-        columns = [table.column(name).to_pylist() for name in names]
-        for side, key, time, line, event_key, partition, offset, watermark, redriven in zip(*columns, strict=True):
-            row = _JoinRow(side, key or "", time, line, event_key, partition, offset)
-            if time < watermark and not redriven:
-                report.late.append(EventRef(partition, offset))
-            elif key is not None:
-                keys.setdefault(key, _KeyRows()).new[side].append(row)
-            elif side == LEFT and self.state.is_outer:
-                without_key.append(row)
-        return keys, without_key
+    def join(self, events: pa.Table, rows: OperatorState, plan: CyclePlan) -> pa.Table:
+        """The pairs of the events in time and of ``rows``, which are the stored ones. Stores the events."""
+        state = self.state
+        side, has_key = values_of(events.column("__side"), -1), _has_key(events)
+        left, right = (lines.with_lines(mask(events, (side == lines.side) & has_key)) for lines in self.lines)
+        left = left.append_column(ROW_ID, pa.array(_row_ids(values_of(left.column(HASH)), plan)))
+        new = state.match_new(left, right)
+        after = state.match_stored(LEFT, left, rows, plan.closed_us)
+        before = state.match_stored(RIGHT, right, rows, plan.closed_us)
+        firsts = take(left, new.positions)
+        pairs = [make_pairs(firsts, take(right, new.others), firsts)]
+        if after.others is not None:
+            firsts = take(left, after.positions)
+            pairs.append(make_pairs(firsts, after.others, firsts))
+        if before.others is not None:
+            pairs.append(make_pairs(before.others, take(right, before.positions), take(right, before.positions)))
+        added = {LEFT: left, RIGHT: right}
+        if state.is_outer:
+            is_matched = np.zeros(left.num_rows, np.bool_)
+            is_matched[new.positions] = True
+            is_matched[after.positions] = True
+            without_key = self.lines[LEFT].with_lines(mask(events, (side == LEFT) & ~has_key))
+            ids = _row_ids(values_of(without_key.column(HASH)), plan, left.num_rows)
+            added[LEFT] = pa.concat_tables([left, without_key.append_column(ROW_ID, pa.array(ids))])
+            pairs += self._expire(added[LEFT], is_matched, before.others, rows, plan)
+        for number in (LEFT, RIGHT):
+            state.store(number, added[number], rows, state.since_us(number, plan))
+        rows.flush()
+        return combine(pa.concat_tables(pairs))
 
-    def _load_partners(self, keys: dict[str, _KeyRows]) -> None:
-        """Load the stored rows of the other side, within the time range of each key's events."""
-        if not keys or not self.read_config.query_id:
-            return  # a preview has no state
-        before, after = self.state.before_us, self.state.after_us
-        ranges: list[tuple[str, int, int, int]] = []
-        for key, rows in keys.items():
-            left, right = rows.new
-            if left:
-                ranges.append((key, RIGHT, left[0].time - before, left[-1].time + after))
-            if right:
-                ranges.append((key, LEFT, right[0].time - after, right[-1].time + before))
-        range_keys, *numbers = zip(*ranges, strict=True)
-        sides, lows, highs = map(int_array, numbers)
-        params = self.state.params(keys=list(range_keys), sides=sides, lows=lows, highs=highs)
-        with translate_database_errors():
-            conn = worker_connection(self.read_config.conninfo)
-            for side, key, time, row_id, event_key, line in conn.execute(self.state.statement("find_partners"), params):
-                keys[key].stored[side].append(_JoinRow(side, key, time, line, event_key, 0, 0, row_id))
+    def _expire(
+        self,
+        left: pa.Table,
+        is_matched: BoolArray,
+        stored_matches: pa.Table | None,
+        rows: OperatorState,
+        plan: CyclePlan,
+    ) -> list[pa.Table]:
+        """Store which left rows are without a match. Returns those that the cycle emits.
 
-    def _find_pairs(self, rows: _KeyRows) -> Iterator[tuple[_JoinRow, _JoinRow]]:
-        """Yield the pairs of one key that include at least one new row."""
-        before, after = self.state.before_us, self.state.after_us
-        for rights in (rows.new[RIGHT], rows.stored[RIGHT]):
-            times = [row.time for row in rights]
-            for left in rows.new[LEFT]:
-                for index in range(bisect_left(times, left.time - before), bisect_right(times, left.time + after)):
-                    yield left, rights[index]
-        lefts = rows.stored[LEFT]
-        times = [row.time for row in lefts]
-        for right in rows.new[RIGHT]:
-            for index in range(bisect_left(times, right.time - after), bisect_right(times, right.time + before)):
-                yield lefts[index], right
-
-    def _new_rows(self, keys: dict[str, _KeyRows], without_key: list[_JoinRow], matched: set[int]) -> pa.Table:
-        new = [row for rows in keys.values() for side in (LEFT, RIGHT) for row in rows.new[side]]
-        new += without_key
-        columns = [
-            [row.side for row in new],
-            [row.key for row in new],
-            [row.time for row in new],
-            [row.partition for row in new],
-            [row.offset for row in new],
-            [row.event_key for row in new],
-            [row.line for row in new],
-            [id(row) in matched for row in new],
-        ]
-        arrays = [pa.array(column, field.type) for column, field in zip(columns, JOIN_ROW_SCHEMA, strict=True)]
-        return pa.table(arrays, schema=JOIN_ROW_SCHEMA)
+        ``left`` are the new rows. The first of them have a key.
+        """
+        is_open = np.ones(left.num_rows, np.bool_)
+        is_open[: len(is_matched)] = ~is_matched
+        alone = mask(left, is_open)
+        columns = (values_of(self.state.stored_form(alone).column(name)) for name in ("__time", ROW_ID, HASH))
+        changes = [unmatched_rows(*columns, is_open=True)]
+        if stored_matches is not None:
+            ids, first = np.unique(values_of(stored_matches.column(ROW_ID)), return_index=True)
+            times, hashes = (values_of(stored_matches.column(name))[first] for name in ("__time", HASH))
+            changes.append(unmatched_rows(times, ids, hashes, is_open=False))
+        emitted = None
+        if plan.expired_rows and plan.expired_until is not None:
+            emitted = find_unmatched(rows, plan.expired_until)
+        pairs = [] if emitted is None or not emitted.num_rows else [unmatched_pairs(load_rows(emitted, rows))]
+        store_unmatched(changes, emitted, plan, rows)
+        return pairs
 
 
-class _PairBatch:
-    def __init__(self, matcher: JoinMatcher) -> None:
-        self._schema = matcher.output_schema
-        self._decoder = JsonColumnDecoder(matcher.fields)
-        self._lines: list[str] = []
-        #: The values of ``SYSTEM_COLUMNS`` for each line.
-        self._positions: list[tuple[int, int, str | None, int, int, bool]] = []
-        self._characters = 0
-
-    @property
-    def is_full(self) -> bool:
-        return len(self._lines) >= _BATCH_PAIRS or self._characters >= _BATCH_CHARACTERS
-
-    def add(self, left: _JoinRow, right: _JoinRow | None) -> None:
-        """Add a pair, or a left row without a match. Its partition and offset are those of the new event in it."""
-        new = left if left.id is None or right is None else right
-        time = left.time if right is None else max(left.time, right.time)
-        line = f'{{"left":{left.line},"right":{"null" if right is None else right.line}}}'
-        self._lines.append(line)
-        self._positions.append((new.partition, new.offset, left.event_key, time, 0, False))
-        self._characters += len(line)
-
-    def take(self) -> Iterator[pa.RecordBatch]:
-        """Yield the collected pairs and start a new batch."""
-        if not self._lines:
-            return
-        count = len(self._lines)
-        lines = [line.encode() for line in self._lines]
-        decoded = self._decoder.decode(b"\n".join(lines), count)
-        if decoded.errors:
-            lines = [self._drop_invalid_fields(line) if i in decoded.errors else line for i, line in enumerate(lines)]
-            decoded = self._decoder.decode(b"\n".join(lines), count)
-        positions = zip(*self._positions, strict=True)
-        columns = {
-            column.name: pa.array(values, column.type) for column, values in zip(SYSTEM_COLUMNS, positions, strict=True)
-        }
-        columns[EVENT_JSON] = pa.array(self._lines, pa.string())
-        arrays = [columns[f.name] if f.name in columns else decoded.table.column(f.name) for f in self._schema]
-        yield from pa.Table.from_arrays(arrays, schema=self._schema).combine_chunks().to_batches()
-        self._lines, self._positions, self._characters = [], [], 0
-
-    def _drop_invalid_fields(self, line: bytes) -> bytes:
-        """Drop fields that do not match their type. The row may have been stored before a step used these fields."""
-        inputs = _decode_pair(line)
-        for struct in self._decoder.schema:
-            event = inputs[struct.name]
-            if event is not None:
-                valid = [f.name for f in struct.type if f.name in event and _is_valid(f, event[f.name])]
-                inputs[struct.name] = {name: event[name] for name in valid}
-        return msgspec.json.encode(inputs)
+def _has_key(events: pa.Table) -> BoolArray:
+    keyed = is_valid(events.column("__k"))
+    return np.ones(events.num_rows, np.bool_) if keyed is None else keyed
 
 
-def _is_valid(field: pa.Field, value: msgspec.Raw) -> bool:
-    return not JsonColumnDecoder(pa.schema([field])).decode(msgspec.json.encode({field.name: value}), 1).errors
+def _row_ids(hashes: IntArray, plan: CyclePlan, first: int = 0) -> IntArray:
+    """A number for each row from the position ``first`` on, which no other row of the query has."""
+    positions = np.arange(first, first + len(hashes))
+    ids: IntArray = (plan.cycle << 32) + positions * JOIN_SHARDS + shards_of(hashes, JOIN_SHARDS)
+    return ids
 
 
-@dataclass(frozen=True)
-class ExpiredRowReader:
-    """The function with which Spark emits the expired left rows of an outer join that found no match."""
-
-    matcher: JoinMatcher
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield as many rows as the plan of the cycle allows, and report how many there are."""
-        task = current_task()
-        for _ in batches:
-            if task is not None and (limit := load_plan(self.matcher.read_config, task.job).expired_rows):
-                yield from self._read(limit)
-
-    def _read(self, limit: int) -> Iterator[pa.RecordBatch]:
-        state, config, count = self.matcher.state, self.matcher.read_config, 0
-        rows = _PairBatch(self.matcher)
-        with translate_database_errors():
-            cursor = worker_connection(config.conninfo).cursor()
-            stream = cursor.stream(state.statement("expired_rows"), state.params(limit=limit))
-            for partition, offset, event_key, time, line in stream:
-                rows.add(_JoinRow(LEFT, "", time, line, event_key, partition, offset), None)
-                count += 1
-                if rows.is_full:
-                    yield from rows.take()
-        yield from rows.take()
-        if count:
-            send_stage_report(config, _EXPIRED_STAGE, TaskReport([], [], {}, expired_rows=count))
+def _event_refs(events: pa.Table) -> list[EventRef]:
+    columns = (events.column(name).to_pylist() for name in ("__partition", "__offset"))
+    return sorted(map(EventRef, *columns))

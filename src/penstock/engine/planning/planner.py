@@ -19,6 +19,7 @@ from penstock.db.sync_connection import connect
 from penstock.engine import cycle_plan as plans
 from penstock.engine.cycle_plan import CyclePlan, PartitionRange, SourceGroup, assign_tasks
 from penstock.engine.joins.join_state import JoinState
+from penstock.engine.joins.unmatched_rows import ExpiredRows, UnmatchedRows
 from penstock.engine.planning import poison_search
 from penstock.engine.planning.cycle_size import CycleSize, divide_evenly
 from penstock.engine.planning.poison_search import PoisonSearch
@@ -104,6 +105,7 @@ class Planner:
             (f"{config.lease_seconds * 1000:.0f}ms",),
         )
         self._conn.execute("LISTEN penstock")
+        self._unmatched = None if config.outer_join is None else UnmatchedRows(config.outer_join, self._conn)
         self._topics = {str(group.queue_id) for group in config.groups}
         self._size = CycleSize(config.small_events, config.max_events, config.first_events, grow_after)
         # Minus infinity, since the monotonic clock may have started with the machine, a moment ago.
@@ -172,10 +174,9 @@ class Planner:
 
     def plan_expired(self) -> CyclePlan | None:
         """Plan a cycle that emits rows of a join that expired without a match; None if there are none."""
-        if not self._has_expired_rows():
-            return None
         search, limit = self._flags().search, self._config.max_events
-        return self._begin([], limit if search is None else search.expired_rows or limit)
+        expired = self._find_expired(limit if search is None else search.expired_rows or limit)
+        return self._begin([], expired) if expired is not None and expired.count else None
 
     def _plan_now(self) -> CyclePlan | None:
         flags = self._flags()
@@ -184,13 +185,16 @@ class Planner:
         search = flags.search
         if search is None and self._is_time_to_expire():
             return self._begin([], is_expiry=True)
-        if search is not None and search.expired_rows and self._has_expired_rows():
-            return self._begin([], search.expired_rows)
+        if search is not None and search.expired_rows:
+            expired = self._find_expired(search.expired_rows)
+            if expired is not None and expired.count:
+                return self._begin([], expired)
         partitions = self._next_partitions(search)
         if (not partitions or len(self._config.groups) > 1) and self._advance_epochs():
             partitions = self._next_partitions(search)
-        if partitions or self._is_time_to_close():
-            return self._begin(partitions, self._expired_limit(partitions, search))
+        expired = None if _has_suspects(partitions, search) else self._find_expired(self._config.max_events)
+        if partitions or (expired is not None and expired.count) or self._is_time_to_close():
+            return self._begin(partitions, expired)
         return None
 
     def _flags(self) -> _QueryFlags:
@@ -275,23 +279,12 @@ class Planner:
                     advanced = True
         return advanced
 
-    def _expired_limit(self, partitions: Sequence[PartitionRange], search: PoisonSearch | None) -> int:
-        """How many expired rows of an outer join the cycle may emit: none while a read event is a suspect."""
-        stops = {} if search is None else search.stops
-        if self._config.outer_join is None or any(each.start < stops.get(each.partition_id, 0) for each in partitions):
-            return 0
-        return self._config.max_events
-
-    def _has_expired_rows(self) -> bool:
-        join = self._config.outer_join
-        if join is None:
-            return False
-        return bool(fetch_scalar_sync(self._conn, join.statement("count_expired"), join.params(limit=1)))
+    def _find_expired(self, limit: int) -> ExpiredRows | None:
+        """The oldest rows of an outer join that have expired without a match; None for other queries."""
+        return None if self._unmatched is None else self._unmatched.find_expired(limit)
 
     def _is_time_to_close(self) -> bool:
-        """Tell whether rows have expired or the wall clock closes a window."""
-        if self._has_expired_rows():
-            return True
+        """Tell whether the wall clock closes a window."""
         has_state = self._config.state_table is not None or self._config.outer_join is not None
         if not has_state or time.monotonic() < self._next_due_check:
             return False
@@ -311,18 +304,18 @@ class Planner:
         return rows is not None and rows <= _SMALL_STATE_ROWS
 
     def _has_window_due(self) -> bool:
-        config, join = self._config, self._config.outer_join
+        config = self._config
         params = self._params(
             idle=timedelta(microseconds=config.idle_us), wait=timedelta(microseconds=config.close_delay_us)
         )
-        if join is not None:
-            statement = join.statement("due")
-            params |= join.params()
-        else:
-            statement = _sql["has_window_due"].replace("{state}", config.state_table or "")
+        if self._unmatched is not None:
+            return self._unmatched.is_due(params)
+        statement = _sql["has_window_due"].replace("{state}", config.state_table or "")
         return bool(fetch_scalar_sync(self._conn, statement, params))
 
-    def _begin(self, partitions: list[PartitionRange], expired_rows: int = 0, *, is_expiry: bool = False) -> CyclePlan:
+    def _begin(
+        self, partitions: list[PartitionRange], expired: ExpiredRows | None = None, *, is_expiry: bool = False
+    ) -> CyclePlan:
         """Number the cycle and store its plan in the ledger."""
         config = self._config
         events = sum(partition.events for partition in partitions)
@@ -333,8 +326,18 @@ class Planner:
             row = self._conn.execute(_sql["begin_cycle"], params).fetchone()
             if row is None:
                 raise LeaseLost(f"query {config.query!r} was taken over by another driver")
-            cycle, time_us, _ = row
-            plan = CyclePlan(cycle, is_small, partitions, tasks, expired_rows, time_us, is_expiry)
+            cycle, time_us, closed_us, _ = row
+            plan = CyclePlan(
+                cycle,
+                is_small,
+                partitions,
+                tasks,
+                0 if expired is None else expired.count,
+                time_us,
+                is_expiry,
+                closed_us,
+                None if expired is None else expired.until,
+            )
             stored = self._params(cycle=plan.cycle, plan=plans.encode(plan), planned=events)
             self._conn.execute(_sql["store_plan"], stored)
         self._last_start = time.monotonic()
@@ -359,6 +362,12 @@ class Planner:
 
     def _params(self, **more: Any) -> dict[str, Any]:
         return {"query": self._config.query_id, "fence": self._config.fence, **more}
+
+
+def _has_suspects(partitions: Sequence[PartitionRange], search: PoisonSearch | None) -> bool:
+    """True if a cycle reads an event that may be a poison event. It emits no expired rows, which may be one too."""
+    stops = {} if search is None else search.stops
+    return any(each.start < stops.get(each.partition_id, 0) for each in partitions)
 
 
 def _up_to(unread: Sequence[UnreadPartition], stops: Mapping[int, int]) -> list[UnreadPartition]:

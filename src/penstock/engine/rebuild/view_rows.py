@@ -15,11 +15,11 @@ from pyspark.sql import functions as F
 
 from penstock.db.pool import Database
 from penstock.db.statements import Statements, fill_placeholders
+from penstock.engine.kernels.arrays import mask, one_chunk
+from penstock.engine.kernels.equality import equal_rows
 from penstock.engine.rebuild.stored_view import StoredView
+from penstock.engine.state.operator_state import WEIGHT
 from penstock.engine.views.compile.spark_relation import SparkRelation
-from penstock.engine.views.kernels.arrays import mask, one_chunk
-from penstock.engine.views.kernels.equality import equal_rows
-from penstock.engine.views.state.operator_state import WEIGHT
 from penstock.engine.views.view_changes import ViewChanges
 from penstock.engine.views.view_reader import KEY_TEXT, ViewColumn, output_frame
 

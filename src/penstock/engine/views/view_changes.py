@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.engine.kernels.arrays import mask, one_chunk
+from penstock.engine.kernels.equality import equal_rows
 from penstock.engine.results.output_rows import OutputRows, to_lines
-from penstock.engine.views.kernels.arrays import mask, one_chunk
-from penstock.engine.views.kernels.equality import equal_rows
-from penstock.engine.views.state.operator_state import WEIGHT
+from penstock.engine.state.operator_state import WEIGHT
 from penstock.engine.views.view_reader import KEY_TEXT, ViewColumn
 from penstock.engine.worker.json_rows import encode_rows, join_texts
 

@@ -16,8 +16,8 @@ from penstock.engine.compile.schema.field_types import resolve_fields, resolve_u
 from penstock.engine.compile.spark_steps import apply_steps
 from penstock.engine.compile.split_stream import SplitStream, shift_stages, split_view_input
 from penstock.engine.reference_tables import ReferenceTables
+from penstock.engine.state.operator_state import WEIGHT
 from penstock.engine.views.operators.net_changes import SEQUENCE
-from penstock.engine.views.state.operator_state import WEIGHT
 from penstock.engine.worker.event_reader import EventReader
 from penstock.engine.worker.read_config import EMPTY_SCHEMA, ReadConfig
 from penstock.log.event import Event

@@ -11,9 +11,9 @@ from pyspark.sql import functions as F
 
 from penstock.engine.compile.key_text import distinguish_empty_key, postgres_type, to_key
 from penstock.engine.reference_tables import ReferenceTables
+from penstock.engine.state.operator_state import WEIGHT, StateConfig
 from penstock.engine.views.compile.spark_relation import HiddenNames, SparkRelation, quoted
 from penstock.engine.views.compile.view_compiler import PlanContext, ViewCompiler
-from penstock.engine.views.state.operator_state import WEIGHT, StateConfig
 from penstock.engine.views.view_inputs import ROW_KEY, ChangesInput, ViewInput
 from penstock.stream.steps import Lookup, ReferenceTable, SqlStep
 from penstock.stream.views.view_plan import Operator

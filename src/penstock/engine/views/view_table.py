@@ -20,7 +20,7 @@ from penstock.engine.views.view_changes import ViewChanges
 from penstock.engine.views.view_reader import ViewColumn
 
 _sql = Statements("penstock.engine.views", "view_table.sql")
-_state_sql = Statements("penstock.engine.views.state", "run_store.sql")
+_state_sql = Statements("penstock.engine.state", "run_store.sql")
 
 #: PostgreSQL converts microseconds faster than text. It multiplies intervals as doubles, which hold whole seconds of
 #: every year, and microseconds only until 2255.

@@ -99,10 +99,11 @@ def _quoted(texts: pa.Array[Any]) -> tuple[pa.Array[Any], str]:
 def _encode_decimals(values: pa.Array[Any]) -> pa.Array[Any]:
     texts = values.cast(pa.string())
     if values.type.scale:
+        # Arrow writes zero and numbers below a millionth with an exponent.
         is_scientific = pc.match_substring(texts, "E").fill_null(False)
-        if pc.any(is_scientific).as_py():
-            return _encode_values(values)
         texts = pc.ascii_rtrim(pc.ascii_rtrim(texts, "0"), ".")
+        if pc.any(is_scientific).as_py():
+            texts = pc.replace_with_mask(texts, is_scientific, _encode_values(values.filter(is_scientific)))
     return texts.fill_null(_NULL)
 
 

@@ -69,12 +69,8 @@ class TaskReport(msgspec.Struct, array_like=True):
     failures: list[EventFailure]
     #: Events that user-defined filters dropped, by stage.
     dropped: dict[str, int]
-    #: In a join: events that came late, rows to add to the join state, and left rows that are matched now.
+    #: In a join: events that came late.
     late: list[EventRef] = []
-    added_rows: bytes = b""
-    matched_rows: list[tuple[str, int, int]] = []
-    #: In a join: expired left rows that were emitted without a match.
-    expired_rows: int = 0
 
     def add_dropped(self, counts: Mapping[str, int]) -> None:
         for stage, events in counts.items():

@@ -216,10 +216,10 @@ def test_an_operator_that_is_used_twice_has_its_state_once(cycles_of: Any, datab
     assert sorted((each["group_s"], each["group_i"], each["most"]) for each in found) == [("a", 2, 3), ("b", 3, 1)]
     with psycopg.connect(database_url) as conn:
         rows = conn.execute(
-            "SELECT operator, count(*) FROM (SELECT operator, shard, part, run_id, sum(rows) FROM penstock.view_runs "
+            "SELECT operator, count(*) FROM (SELECT operator, shard, part, run_id, sum(rows) FROM penstock.state_runs "
             "GROUP BY 1, 2, 3, 4) GROUP BY operator ORDER BY operator"
         ).fetchall()
-        pending = conn.execute("SELECT count(*) FROM penstock.view_runs WHERE NOT is_current").fetchone()
+        pending = conn.execute("SELECT count(*) FROM penstock.state_runs WHERE NOT is_current").fetchone()
     assert [operator for operator, _ in rows] == [1, 2, 3]
     assert pending == (0,)
 
@@ -282,7 +282,7 @@ def test_state_of_a_job_that_was_not_committed_is_never_read_and_is_deleted(cycl
         cycles.run.compute({"q": lost}, is_single=is_single)
     assert cycles.cycle(row(1, s="a")) == [{"group_s": "a", "n": 1}]
     with psycopg.connect(database_url) as conn:
-        found = conn.execute("SELECT count(*), bool_and(is_current) FROM penstock.view_runs").fetchone()
+        found = conn.execute("SELECT count(*), bool_and(is_current) FROM penstock.state_runs").fetchone()
     assert found == (1, True)
 
 

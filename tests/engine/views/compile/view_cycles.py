@@ -16,16 +16,16 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from penstock.db.statements import Statements
+from penstock.engine.state.operator_state import WEIGHT, StateConfig
 from penstock.engine.views.compile.spark_relation import HiddenNames, SparkRelation
 from penstock.engine.views.compile.view_compiler import PlanContext, ViewCompiler
 from penstock.engine.views.operators.net_changes import SEQUENCE
-from penstock.engine.views.state.operator_state import WEIGHT, StateConfig
 from penstock.engine.worker.spark_task import CycleJob, set_cycle_job
 from penstock.stream.views.view_plan import Operator
 from tests.engine.views.compile.duckdb_sql import query
 from tests.engine.views.operators.changing_rows import AppliedChanges, ChangingRows, Row
 
-_sql = Statements("penstock.engine.views.state", "run_store.sql")
+_sql = Statements("penstock.engine.state", "run_store.sql")
 
 FIELDS = {"i": pa.int64(), "n": pa.int32(), "s": pa.string(), "d": pa.decimal128(10, 2)}
 POSITION = {"__partition": pa.int64(), "__offset": pa.int64(), "__key": pa.string(), "__time": pa.int64()}
@@ -98,7 +98,7 @@ class PlanRun:
     def state_rows(self, operator: int) -> int:
         """The rows of an operator's state."""
         question = (
-            "SELECT coalesce(sum(rows), 0)::bigint FROM penstock.view_runs "
+            "SELECT coalesce(sum(rows), 0)::bigint FROM penstock.state_runs "
             "WHERE query_id = %s AND operator = %s AND is_current"
         )
         with psycopg.connect(self._url, autocommit=True) as conn:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.engine.views.state.operator_state import WEIGHT
-from penstock.engine.views.state.runs import HASH
+from penstock.engine.state.operator_state import WEIGHT
+from penstock.engine.state.runs import HASH
 
 Row = dict[str, Any]
 

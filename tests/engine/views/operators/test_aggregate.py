@@ -14,16 +14,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.engine.views.kernels.int128 import SumOverflow
-from penstock.engine.views.kernels.order_keys import SortColumn
+from penstock.engine.kernels.int128 import SumOverflow
+from penstock.engine.kernels.order_keys import SortColumn
+from penstock.engine.state.operator_state import WEIGHT, StateConfig
+from penstock.engine.state.runs import HASH
 from penstock.engine.views.operators.accumulators import Accumulator, Count, DoubleSum, ExactSum, Extreme, Variance
 from penstock.engine.views.operators.aggregate import ROWS, AggregateColumns, AggregateOperator, Preaggregate
 from penstock.engine.views.operators.distinct_values import DistinctValues
 from penstock.engine.views.operators.extremes import RetractableExtreme
 from penstock.engine.views.operators.group_items import GroupItems
 from penstock.engine.views.operators.percentiles import Percentiles
-from penstock.engine.views.state.operator_state import WEIGHT, StateConfig
-from penstock.engine.views.state.runs import HASH
+from tests.engine.state.memory_store import MemoryRunStore
 from tests.engine.views.operators.changing_rows import (
     AppliedChanges,
     ChangingRows,
@@ -31,7 +32,6 @@ from tests.engine.views.operators.changing_rows import (
     assert_same_rows,
     to_table,
 )
-from tests.engine.views.operators.memory_store import MemoryRunStore
 
 SCHEMA = pa.schema(
     [

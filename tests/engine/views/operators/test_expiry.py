@@ -10,7 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.engine.views.kernels.order_keys import SortColumn
+from penstock.engine.kernels.order_keys import SortColumn
+from penstock.engine.state.operator_state import WEIGHT, StateConfig
+from penstock.engine.state.runs import HASH
 from penstock.engine.views.operators.aggregate import AggregateColumns
 from penstock.engine.views.operators.base import ROW_HASH, StatefulOperator
 from penstock.engine.views.operators.group_items import GroupItems
@@ -18,14 +20,12 @@ from penstock.engine.views.operators.join import JoinOperator
 from penstock.engine.views.operators.percentiles import Percentiles
 from penstock.engine.views.operators.semi_join import SemiJoinOperator
 from penstock.engine.views.operators.top_n import TopNOperator
-from penstock.engine.views.state.operator_state import WEIGHT, StateConfig
-from penstock.engine.views.state.runs import HASH
 from penstock.stream.views.view_plan import JoinKind
+from tests.engine.state.memory_store import MemoryRunStore
 from tests.engine.views.operators import test_aggregate as aggregates
 from tests.engine.views.operators import test_joins as joins
 from tests.engine.views.operators import test_top_n as top_n
 from tests.engine.views.operators.changing_rows import AppliedChanges, ChangingRows, Row, assert_same_rows, to_table
-from tests.engine.views.operators.memory_store import MemoryRunStore
 
 TTL_US = 5
 

@@ -8,15 +8,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from penstock.engine.state.operator_state import WEIGHT, StateConfig
+from penstock.engine.state.runs import HASH
 from penstock.engine.views.operators.base import ROW_HASH, StatefulOperator
 from penstock.engine.views.operators.join import JoinOperator
 from penstock.engine.views.operators.join_side import NULL_KEY, SIDE, UNMATCHED, JoinSide
 from penstock.engine.views.operators.semi_join import SemiJoinOperator
-from penstock.engine.views.state.operator_state import WEIGHT, StateConfig
-from penstock.engine.views.state.runs import HASH
 from penstock.stream.views.view_plan import JoinKind
+from tests.engine.state.memory_store import MemoryRunStore
 from tests.engine.views.operators.changing_rows import AppliedChanges, ChangingRows, Row, assert_same_rows, to_table
-from tests.engine.views.operators.memory_store import MemoryRunStore
 
 KEYS = ("k", "j")
 LEFT, RIGHT = ("l:id", "l:v"), ("r:id", "r:v")

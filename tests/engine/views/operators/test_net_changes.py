@@ -6,9 +6,9 @@ import random
 
 import pyarrow as pa
 
+from penstock.engine.state.operator_state import WEIGHT
+from penstock.engine.state.runs import HASH
 from penstock.engine.views.operators.net_changes import SEQUENCE, NetChanges
-from penstock.engine.views.state.operator_state import WEIGHT
-from penstock.engine.views.state.runs import HASH
 from tests.engine.views.operators.changing_rows import AppliedChanges, ChangingRows, Row, assert_same_rows, to_table
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.list_(pa.string())), (SEQUENCE, pa.int64())])

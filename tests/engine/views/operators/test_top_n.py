@@ -9,13 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.engine.views.kernels.order_keys import SortColumn
+from penstock.engine.kernels.order_keys import SortColumn
+from penstock.engine.state.operator_state import WEIGHT, StateConfig
+from penstock.engine.state.runs import HASH
 from penstock.engine.views.operators.base import ROW_HASH
 from penstock.engine.views.operators.top_n import TopNOperator
-from penstock.engine.views.state.operator_state import WEIGHT, StateConfig
-from penstock.engine.views.state.runs import HASH
+from tests.engine.state.memory_store import MemoryRunStore
 from tests.engine.views.operators.changing_rows import AppliedChanges, ChangingRows, Row, assert_same_rows, to_table
-from tests.engine.views.operators.memory_store import MemoryRunStore
 
 SCHEMA = pa.schema([("id", pa.int64()), ("g", pa.string()), ("n", pa.int64()), ("f", pa.float64()), ("s", pa.string())])
 

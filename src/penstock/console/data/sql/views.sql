@@ -9,7 +9,7 @@ SELECT q.id, coalesce(pg_stat_get_live_tuples(to_regclass('penstock.view_' || q.
 FROM penstock.queries q
 LEFT JOIN (
     SELECT r.query_id, sum(r.rows) AS rows, sum(octet_length(r.data)) AS bytes
-    FROM penstock.view_runs r WHERE r.is_current GROUP BY r.query_id
+    FROM penstock.state_runs r WHERE r.is_current GROUP BY r.query_id
 ) s ON s.query_id = q.id
 CROSS JOIN LATERAL (
     SELECT coalesce(sum(n.changes), 0)::bigint AS changes

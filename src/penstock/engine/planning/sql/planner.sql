@@ -21,9 +21,9 @@ SELECT segment FROM penstock.queues WHERE id = %(queue)s
 -- Only the driver that holds the query gets a number, and no number is given twice.
 WITH numbered AS (
     UPDATE penstock.queries SET cycle = cycle + 1, lease_until = clock_timestamp() + %(lease)s
-    WHERE id = %(query)s AND fence = %(fence)s RETURNING cycle
+    WHERE id = %(query)s AND fence = %(fence)s RETURNING cycle, closed_us
 )
-SELECT cycle, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, set_config('synchronous_commit', 'off', true)
+SELECT cycle, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, closed_us, set_config('synchronous_commit', 'off', true)
 FROM numbered
 
 -- name: store_plan
@@ -32,7 +32,7 @@ VALUES (%(query)s, %(cycle)s, %(fence)s, %(plan)s, %(planned)s)
 
 -- name: state_rows
 -- The rows of the state of a view.
-SELECT coalesce(sum(rows), 0)::bigint FROM penstock.view_runs WHERE query_id = %(query)s AND is_current
+SELECT coalesce(sum(rows), 0)::bigint FROM penstock.state_runs WHERE query_id = %(query)s AND is_current
 
 -- name: query_flags
 -- No row if another driver holds the query.

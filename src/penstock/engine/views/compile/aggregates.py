@@ -12,6 +12,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DecimalType, IntegralType, LongType, NumericType, StringType
 
 from penstock.core.errors import InvalidRequest
+from penstock.engine.kernels.order_keys import SortColumn
+from penstock.engine.state.exchange import with_empty_rows
+from penstock.engine.state.operator_state import WEIGHT
+from penstock.engine.state.runs import HASH
 from penstock.engine.views.compile.spark_relation import (
     SparkRelation,
     apply_function,
@@ -20,17 +24,13 @@ from penstock.engine.views.compile.spark_relation import (
     hash_of,
     nullable_fields,
     quoted,
-    with_empty_rows,
 )
-from penstock.engine.views.kernels.order_keys import SortColumn
 from penstock.engine.views.operators.accumulators import Accumulator, Count, DoubleSum, ExactSum, Extreme, Variance
 from penstock.engine.views.operators.aggregate import ROWS, AggregateColumns, AggregateOperator, Preaggregate
 from penstock.engine.views.operators.distinct_values import DistinctValues
 from penstock.engine.views.operators.extremes import RetractableExtreme
 from penstock.engine.views.operators.group_items import GroupItems
 from penstock.engine.views.operators.percentiles import Percentiles
-from penstock.engine.views.state.operator_state import WEIGHT
-from penstock.engine.views.state.runs import HASH
 from penstock.stream.views.expressions import column_names, plain_column
 from penstock.stream.views.view_plan import Aggregate, AggregateCall, SlidingWindows
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from pyspark.sql import DataFrame
 
+from penstock.engine.state.runs import HASH
 from penstock.engine.views.compile.spark_relation import SparkRelation, hash_of, quoted
 from penstock.engine.views.operators.base import ROW_HASH
-from penstock.engine.views.state.runs import HASH
 
 
 def group_columns(relation: SparkRelation, partition_by: Sequence[str]) -> tuple[DataFrame, tuple[str, ...]]:

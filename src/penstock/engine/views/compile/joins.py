@@ -12,6 +12,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
 from penstock.engine.compile import exact_decimals
+from penstock.engine.state.operator_state import WEIGHT
+from penstock.engine.state.runs import HASH
 from penstock.engine.views.compile.spark_relation import (
     SparkRelation,
     apply_function,
@@ -25,8 +27,6 @@ from penstock.engine.views.operators.base import ROW_HASH
 from penstock.engine.views.operators.join import JoinOperator
 from penstock.engine.views.operators.join_side import NULL_KEY, SIDE, UNMATCHED, JoinSide
 from penstock.engine.views.operators.semi_join import SemiJoinOperator
-from penstock.engine.views.state.operator_state import WEIGHT
-from penstock.engine.views.state.runs import HASH
 from penstock.stream.views.view_plan import Join, JoinKind
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from penstock.engine.state.operator_state import WEIGHT
 from penstock.engine.views.compile.joins import JoinKeys
 from penstock.engine.views.compile.spark_relation import SparkRelation, quoted
-from penstock.engine.views.state.operator_state import WEIGHT
 from penstock.stream.views.view_plan import Join, JoinKind, is_reference
 
 _SPARK_KINDS = {

@@ -14,8 +14,7 @@ from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, MapTyp
 
 from penstock.core.errors import InvalidRequest
 from penstock.engine.compile import exact_decimals
-from penstock.engine.views.state.operator_state import SHARD, WEIGHT
-from penstock.engine.views.state.runs import HASH
+from penstock.engine.state.operator_state import WEIGHT
 
 if TYPE_CHECKING:
     from penstock.engine.views.operators.base import ArrowFunction
@@ -81,21 +80,6 @@ def comparable(frame: DataFrame, column: Column, description: str) -> Column:
     if isinstance(kind, DoubleType | FloatType):
         return F.when(column == 0, F.lit(0).cast(kind)).otherwise(column)
     return column
-
-
-def exchange(frame: DataFrame, shards: int, tasks: int) -> DataFrame:
-    """Bring the rows of a shard into one task. A task may have several shards."""
-    shard = F.pmod(F.pmod(F.shiftright(F.col(HASH), 32), F.lit(shards)), F.lit(tasks)).cast("int")
-    return frame.withColumn(SHARD, shard).repartitionById(tasks, F.col(SHARD)).drop(SHARD)
-
-
-def with_empty_rows(frame: DataFrame, shards: int) -> DataFrame:
-    """Add a row of weight 0 to each shard, so that Spark calls an operator that has no other rows."""
-    values = {HASH: F.shiftleft(F.col("id"), 32), WEIGHT: F.lit(0)}
-    columns = [
-        values.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name) for field in frame.schema.fields
-    ]
-    return frame.union(frame.sparkSession.range(0, shards, 1, 1).select(columns))
 
 
 def exchange_once(frame: DataFrame, tasks: int, key: Sequence[str]) -> DataFrame:

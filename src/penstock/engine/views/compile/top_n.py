@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from penstock.engine.kernels.order_keys import SortColumn
+from penstock.engine.state.operator_state import WEIGHT
 from penstock.engine.views.compile.group_columns import group_columns, plain_column_name
 from penstock.engine.views.compile.spark_relation import SparkRelation, apply_function, arrow_schema, nullable_fields
-from penstock.engine.views.kernels.order_keys import SortColumn
 from penstock.engine.views.operators.top_n import TopNOperator
-from penstock.engine.views.state.operator_state import WEIGHT
 from penstock.stream.views.view_plan import TopN
 
 if TYPE_CHECKING:

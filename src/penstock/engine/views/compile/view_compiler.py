@@ -12,6 +12,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
+from penstock.engine.state.exchange import exchange, with_empty_rows
+from penstock.engine.state.operator_state import WEIGHT, StateConfig
+from penstock.engine.state.runs import HASH
 from penstock.engine.views.compile.aggregates import WindowedRows, compile_aggregate
 from penstock.engine.views.compile.joins import compile_join
 from penstock.engine.views.compile.reference_joins import compile_lookup
@@ -20,18 +23,14 @@ from penstock.engine.views.compile.spark_relation import (
     SparkRelation,
     apply_function,
     arrow_schema,
-    exchange,
     exchange_once,
     hash_of,
     nullable_fields,
     quoted,
-    with_empty_rows,
 )
 from penstock.engine.views.compile.top_n import compile_top_n
 from penstock.engine.views.compile.window_functions import compile_window_functions
 from penstock.engine.views.operators.net_changes import SEQUENCE, NetChanges
-from penstock.engine.views.state.operator_state import WEIGHT, StateConfig
-from penstock.engine.views.state.runs import HASH
 from penstock.stream.views.view_plan import (
     Aggregate,
     Explode,

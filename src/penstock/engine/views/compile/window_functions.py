@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from penstock.engine.state.operator_state import WEIGHT
+from penstock.engine.state.runs import HASH
 from penstock.engine.views.compile.group_columns import group_columns
 from penstock.engine.views.compile.spark_relation import (
     SparkRelation,
@@ -18,8 +20,6 @@ from penstock.engine.views.compile.spark_relation import (
     quoted,
 )
 from penstock.engine.views.operators.group_rows import GROUP_HASH, CancelEqualRows, GroupRowsOperator
-from penstock.engine.views.state.operator_state import WEIGHT
-from penstock.engine.views.state.runs import HASH
 from penstock.stream.views.view_plan import SortKey, WindowFunction, WindowFunctions
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.engine.views.kernels import double_double, int128
-from penstock.engine.views.kernels.arrays import FloatArray, IntArray, is_valid, one_chunk, values_of
-from penstock.engine.views.kernels.double_double import DoubleDouble
-from penstock.engine.views.kernels.order_keys import SortColumn, first_of_groups, sort_keys
-from penstock.engine.views.kernels.row_groups import Groups
+from penstock.engine.kernels import double_double, int128
+from penstock.engine.kernels.arrays import FloatArray, IntArray, is_valid, one_chunk, values_of
+from penstock.engine.kernels.double_double import DoubleDouble
+from penstock.engine.kernels.order_keys import SortColumn, first_of_groups, sort_keys
+from penstock.engine.kernels.row_groups import Groups
 
 
 @dataclass(frozen=True)

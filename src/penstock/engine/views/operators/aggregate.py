@@ -12,18 +12,18 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.views.kernels.arrays import BoolArray, IntArray, combine, mask, one_chunk, take, values_of
-from penstock.engine.views.kernels.equality import equal_rows
-from penstock.engine.views.kernels.row_groups import Groups, group_rows
+from penstock.engine.kernels.arrays import BoolArray, IntArray, combine, mask, one_chunk, take, values_of
+from penstock.engine.kernels.equality import equal_rows
+from penstock.engine.kernels.row_groups import Groups, group_rows
+from penstock.engine.state.compaction import Merge
+from penstock.engine.state.operator_state import WEIGHT, OperatorState
+from penstock.engine.state.runs import HASH
 from penstock.engine.views.operators.accumulators import Accumulator, Count
 from penstock.engine.views.operators.base import ArrowFunction, StatefulOperator, concat, with_weight
 from penstock.engine.views.operators.distinct_values import DistinctValues
 from penstock.engine.views.operators.extremes import RetractableExtreme
 from penstock.engine.views.operators.group_times import TIME, GroupTimes
 from penstock.engine.views.operators.percentiles import Percentiles
-from penstock.engine.views.state.compaction import Merge
-from penstock.engine.views.state.operator_state import WEIGHT, OperatorState
-from penstock.engine.views.state.runs import HASH
 
 #: The number of rows of a group.
 ROWS = "__rows"

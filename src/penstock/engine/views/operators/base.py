@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.views.kernels.arrays import IntArray, combine, mask, take, values_of
-from penstock.engine.views.kernels.equality import equal_rows
-from penstock.engine.views.kernels.row_groups import Groups, group_rows
+from penstock.engine.kernels.arrays import IntArray, combine, mask, take, values_of
+from penstock.engine.kernels.equality import equal_rows
+from penstock.engine.kernels.row_groups import Groups, group_rows
+from penstock.engine.state.operator_state import WEIGHT, OperatorState, StateConfig, row_hashes, shards_of
+from penstock.engine.state.runs import HASH
 from penstock.engine.views.operators.group_times import TIMES_PART, GroupTimes
-from penstock.engine.views.state.operator_state import WEIGHT, OperatorState, StateConfig, row_hashes, shards_of
-from penstock.engine.views.state.runs import HASH
 
 #: The hash of a row's key, in the input of operators that keep rows.
 ROW_HASH = "__row_hash"

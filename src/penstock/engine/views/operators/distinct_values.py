@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.views.kernels.arrays import IntArray, mask, values_of
+from penstock.engine.kernels.arrays import IntArray, mask, values_of
+from penstock.engine.state.compaction import Merge
+from penstock.engine.state.operator_state import OperatorState
+from penstock.engine.state.runs import HASH
 from penstock.engine.views.operators.accumulators import Accumulator
 from penstock.engine.views.operators.group_items import COUNT, GROUP, GroupItems, groups_of_ids
-from penstock.engine.views.state.compaction import Merge
-from penstock.engine.views.state.operator_state import OperatorState
-from penstock.engine.views.state.runs import HASH
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.engine.views.kernels.arrays import BoolArray, IntArray, mask, take, values_of
-from penstock.engine.views.kernels.equality import equal_rows
-from penstock.engine.views.kernels.order_keys import compare_rows, sort_keys
+from penstock.engine.kernels.arrays import BoolArray, IntArray, mask, take, values_of
+from penstock.engine.kernels.equality import equal_rows
+from penstock.engine.kernels.order_keys import compare_rows, sort_keys
+from penstock.engine.state.operator_state import OperatorState
 from penstock.engine.views.operators.accumulators import Extreme
 from penstock.engine.views.operators.group_items import COUNT, GROUP, GroupItems, groups_of_ids, spread
-from penstock.engine.views.state.operator_state import OperatorState
 
 
 @dataclass(frozen=True)

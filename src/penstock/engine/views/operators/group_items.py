@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.views.kernels.arrays import IntArray, is_valid, mask, take, values_of
-from penstock.engine.views.kernels.row_groups import Groups, match_rows, stable_argsort
+from penstock.engine.kernels.arrays import IntArray, is_valid, mask, take, values_of
+from penstock.engine.kernels.row_groups import Groups, match_rows, stable_argsort
+from penstock.engine.state.compaction import Merge
+from penstock.engine.state.operator_state import WEIGHT, OperatorState, row_hashes
+from penstock.engine.state.runs import HASH
 from penstock.engine.views.operators.base import cancel_equal_rows, disappearing_first
-from penstock.engine.views.state.compaction import Merge
-from penstock.engine.views.state.operator_state import WEIGHT, OperatorState, row_hashes
-from penstock.engine.views.state.runs import HASH
 
 #: The number of rows with a value.
 COUNT = "__count"

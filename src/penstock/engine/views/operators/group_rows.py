@@ -7,8 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.views.kernels.arrays import mask, take, values_of
-from penstock.engine.views.kernels.row_groups import group_rows, stable_argsort
+from penstock.engine.kernels.arrays import mask, take, values_of
+from penstock.engine.kernels.row_groups import group_rows, stable_argsort
+from penstock.engine.state.operator_state import WEIGHT, OperatorState
+from penstock.engine.state.runs import HASH
 from penstock.engine.views.operators.base import (
     ArrowFunction,
     StatefulOperator,
@@ -20,8 +22,6 @@ from penstock.engine.views.operators.base import (
 )
 from penstock.engine.views.operators.group_times import GroupTimes
 from penstock.engine.views.operators.stored_rows import StoredRows
-from penstock.engine.views.state.operator_state import WEIGHT, OperatorState
-from penstock.engine.views.state.runs import HASH
 
 _ROWS = StoredRows(0)
 #: The hash of a row's group. The rows of a group before and after the changes are two partitions of a window.

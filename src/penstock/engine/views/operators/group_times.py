@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.views.kernels.arrays import BoolArray, mask, take, values_of
-from penstock.engine.views.kernels.row_groups import group_rows, match_rows
-from penstock.engine.views.state.compaction import Merge
-from penstock.engine.views.state.operator_state import OperatorState
-from penstock.engine.views.state.runs import HASH
+from penstock.engine.kernels.arrays import BoolArray, mask, take, values_of
+from penstock.engine.kernels.row_groups import group_rows, match_rows
+from penstock.engine.state.compaction import Merge
+from penstock.engine.state.operator_state import OperatorState
+from penstock.engine.state.runs import HASH
 
 #: The time of a group's last change in microseconds; 0 for a group that has expired.
 TIME = "__time_us"

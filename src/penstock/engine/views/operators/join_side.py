@@ -7,8 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.views.kernels.arrays import BoolArray, IntArray, mask, sorted_unique, take, values_of
-from penstock.engine.views.kernels.row_groups import match_rows
+from penstock.engine.kernels.arrays import BoolArray, IntArray, mask, sorted_unique, take, values_of
+from penstock.engine.kernels.row_groups import match_rows
+from penstock.engine.state.compaction import Merge
+from penstock.engine.state.operator_state import WEIGHT, OperatorState
+from penstock.engine.state.runs import HASH
 from penstock.engine.views.operators.base import (
     ROW_HASH,
     appearing,
@@ -18,9 +21,6 @@ from penstock.engine.views.operators.base import (
     disappearing_first,
     with_row_hashes,
 )
-from penstock.engine.views.state.compaction import Merge
-from penstock.engine.views.state.operator_state import WEIGHT, OperatorState
-from penstock.engine.views.state.runs import HASH
 
 #: 0 for rows of the left input, 1 for those of the right one.
 SIDE = "__side"

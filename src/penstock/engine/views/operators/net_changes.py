@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.views.kernels.arrays import take, values_of
+from penstock.engine.kernels.arrays import take, values_of
+from penstock.engine.state.operator_state import WEIGHT
 from penstock.engine.views.operators.base import ArrowFunction, cancel_equal_rows, key_groups
-from penstock.engine.views.state.operator_state import WEIGHT
 
 #: The order of a row's changes.
 SEQUENCE = "__sequence"

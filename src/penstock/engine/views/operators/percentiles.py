@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.views.kernels.arrays import IntArray, one_chunk, values_of
-from penstock.engine.views.kernels.order_keys import order_in_groups, order_keys
+from penstock.engine.kernels.arrays import IntArray, one_chunk, values_of
+from penstock.engine.kernels.order_keys import order_in_groups, order_keys
+from penstock.engine.state.operator_state import OperatorState
 from penstock.engine.views.operators.group_items import COUNT, GroupItems, groups_of_ids, spread
-from penstock.engine.views.state.operator_state import OperatorState
 
 
 @dataclass(frozen=True)

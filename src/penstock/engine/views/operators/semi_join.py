@@ -10,14 +10,14 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.views.kernels.arrays import BoolArray, IntArray, mask, take, values_of
-from penstock.engine.views.kernels.row_groups import group_rows, match_rows
+from penstock.engine.kernels.arrays import BoolArray, IntArray, mask, take, values_of
+from penstock.engine.kernels.row_groups import group_rows, match_rows
+from penstock.engine.state.compaction import Merge
+from penstock.engine.state.operator_state import WEIGHT, OperatorState
+from penstock.engine.state.runs import HASH
 from penstock.engine.views.operators.base import StatefulOperator, appearing, concat, disappearing, with_weight
 from penstock.engine.views.operators.group_times import GroupTimes
 from penstock.engine.views.operators.join_side import NULL_KEY, SIDE, UNMATCHED, JoinSide, key_hashes
-from penstock.engine.views.state.compaction import Merge
-from penstock.engine.views.state.operator_state import WEIGHT, OperatorState
-from penstock.engine.views.state.runs import HASH
 
 _COUNTS_PART = 1
 _COUNT = "__count"

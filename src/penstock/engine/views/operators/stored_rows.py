@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.views.kernels.arrays import BoolArray, IntArray, take, values_of
-from penstock.engine.views.kernels.equality import equal_rows
-from penstock.engine.views.kernels.row_groups import match_rows
-from penstock.engine.views.state.compaction import Merge
-from penstock.engine.views.state.operator_state import WEIGHT, OperatorState
-from penstock.engine.views.state.runs import HASH
+from penstock.engine.kernels.arrays import BoolArray, IntArray, take, values_of
+from penstock.engine.kernels.equality import equal_rows
+from penstock.engine.kernels.row_groups import match_rows
+from penstock.engine.state.compaction import Merge
+from penstock.engine.state.operator_state import WEIGHT, OperatorState
+from penstock.engine.state.runs import HASH
 
 _GROUP_BITS = np.int64(-(2**32))
 

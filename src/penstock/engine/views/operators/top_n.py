@@ -11,9 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.views.kernels.arrays import BoolArray, IntArray, mask, take, values_of
-from penstock.engine.views.kernels.order_keys import SortColumn, first_of_groups, order_in_groups, sort_keys
-from penstock.engine.views.kernels.row_groups import group_rows
+from penstock.engine.kernels.arrays import BoolArray, IntArray, mask, take, values_of
+from penstock.engine.kernels.order_keys import SortColumn, first_of_groups, order_in_groups, sort_keys
+from penstock.engine.kernels.row_groups import group_rows
+from penstock.engine.state.compaction import Merge
+from penstock.engine.state.operator_state import WEIGHT, OperatorState
+from penstock.engine.state.runs import HASH
 from penstock.engine.views.operators.base import (
     StatefulOperator,
     cancel_equal_rows,
@@ -24,9 +27,6 @@ from penstock.engine.views.operators.base import (
 )
 from penstock.engine.views.operators.group_times import GroupTimes
 from penstock.engine.views.operators.stored_rows import StoredRows
-from penstock.engine.views.state.compaction import Merge
-from penstock.engine.views.state.operator_state import WEIGHT, OperatorState
-from penstock.engine.views.state.runs import HASH
 
 _CANDIDATES = StoredRows(0)
 _ALL_ROWS = StoredRows(1)

@@ -13,11 +13,11 @@ FROM penstock.queries q
 CROSS JOIN LATERAL jsonb_array_elements_text(q.view -> 'state_names') WITH ORDINALITY AS n (name, operator)
 LEFT JOIN (
     SELECT r.operator, sum(r.rows)::bigint AS rows, sum(octet_length(r.data))::bigint AS bytes
-    FROM penstock.view_runs r WHERE r.query_id = %(query)s AND r.is_current GROUP BY r.operator
+    FROM penstock.state_runs r WHERE r.query_id = %(query)s AND r.is_current GROUP BY r.operator
 ) s ON s.operator = n.operator
 WHERE q.id = %(query)s
 ORDER BY n.operator
 
 -- name: state_bytes
 SELECT coalesce(sum(octet_length(r.data)), 0)::bigint
-FROM penstock.view_runs r WHERE r.query_id = %(query)s AND r.is_current
+FROM penstock.state_runs r WHERE r.query_id = %(query)s AND r.is_current

@@ -109,7 +109,7 @@ ORDER BY q.id
 LIMIT %(limit)s
 
 -- name: view_operators
--- One row of view_runs is a piece of up to 65,536 rows, whose size is known without reading it: 12,000 pieces of 20 views
+-- One row of state_runs is a piece of up to 65,536 rows, whose size is known without reading it: 12,000 pieces of 20 views
 -- take 5 ms.
 SELECT q.name AS query, o.operator::text AS operator, left(o.name, 100) AS description,
        coalesce(s.rows, 0) AS view_operator_rows, coalesce(s.bytes, 0) AS view_operator_bytes
@@ -117,7 +117,7 @@ FROM penstock.queries q
 CROSS JOIN LATERAL jsonb_array_elements_text(q.view -> 'state_names') WITH ORDINALITY AS o (name, operator)
 LEFT JOIN (
     SELECT r.query_id, r.operator, sum(r.rows)::bigint AS rows, sum(octet_length(r.data))::bigint AS bytes
-    FROM penstock.view_runs r WHERE r.is_current GROUP BY r.query_id, r.operator
+    FROM penstock.state_runs r WHERE r.is_current GROUP BY r.query_id, r.operator
 ) s ON s.query_id = q.id AND s.operator = o.operator
 ORDER BY q.id, o.operator
 LIMIT %(limit)s

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
+from penstock.engine.state.operator_state import OperatorState
+from penstock.engine.state.runs import Run, RunKey, RunPiece, RunTimes, decode_hashes, decode_rows, encode_piece
 from penstock.engine.views.operators.base import StatefulOperator
-from penstock.engine.views.state.operator_state import OperatorState
-from penstock.engine.views.state.runs import Run, RunKey, RunPiece, decode_hashes, decode_rows, encode_piece
 
 
 @dataclass
@@ -17,7 +17,8 @@ class MemoryRunStore:
     """The runs of one operator. Staged runs become visible with the commit."""
 
     runs: dict[str, tuple[RunKey, list[tuple[int, bytes]]]] = field(default_factory=dict)
-    staged: list[tuple[RunKey, list[tuple[int, bytes]], list[str]]] = field(default_factory=list)
+    staged: list[tuple[RunKey, list[tuple[int, bytes]], list[str], RunTimes | None]] = field(default_factory=list)
+    times: dict[str, RunTimes | None] = field(default_factory=dict)
     written_rows: int = 0
     #: The numbers of the pieces that were loaded.
     loaded: list[int] = field(default_factory=list)
@@ -27,7 +28,8 @@ class MemoryRunStore:
         for run_id, (key, pieces) in self.runs.items():
             if key.shard in shards:
                 hashes = [decode_hashes(data, rows) for rows, data in pieces]
-                loaded.append(Run(run_id, key, [RunPiece(h, None, run_id, n) for n, h in enumerate(hashes)]))
+                pieces_of_run = [RunPiece(h, None, run_id, n) for n, h in enumerate(hashes)]
+                loaded.append(Run(run_id, key, pieces_of_run, self.times[run_id]))
         return loaded
 
     def load_pieces(self, pieces: Sequence[RunPiece]) -> None:
@@ -36,20 +38,23 @@ class MemoryRunStore:
             rows, data = self.runs[piece.run_id][1][piece.number]
             piece.rows = decode_rows(data[8 * rows :])
 
-    def stage(self, key: RunKey, pieces: list[RunPiece], replaced: Sequence[Run]) -> None:
+    def stage(
+        self, key: RunKey, pieces: list[RunPiece], replaced: Sequence[Run], times: RunTimes | None = None
+    ) -> None:
         encoded = [(len(piece.hashes), encode_piece(piece)) for piece in pieces]
         self.written_rows += sum(rows for rows, _ in encoded)
-        self.staged.append((key, encoded, [run.id for run in replaced]))
+        self.staged.append((key, encoded, [run.id for run in replaced], times))
 
     def flush(self) -> None:
         pass
 
     def commit(self) -> None:
-        for key, pieces, replaced in self.staged:
+        for key, pieces, replaced, times in self.staged:
             for run_id in replaced:
                 del self.runs[run_id]
             if pieces:
-                self.runs[f"run {len(self.runs)} {self.written_rows} {key}"] = (key, pieces)
+                run_id = f"run {len(self.runs)} {self.written_rows} {key}"
+                self.runs[run_id], self.times[run_id] = (key, pieces), times
         self.staged.clear()
 
     def run_cycle(

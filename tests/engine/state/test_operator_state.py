@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.views.state.compaction import Merge
-from penstock.engine.views.state.operator_state import OperatorState
-from penstock.engine.views.state.runs import HASH
+from penstock.engine.state.compaction import Merge
+from penstock.engine.state.operator_state import OperatorState
+from penstock.engine.state.runs import HASH
+from tests.engine.state.memory_store import MemoryRunStore
 from tests.engine.views.operators.changing_rows import stable_hash
-from tests.engine.views.operators.memory_store import MemoryRunStore
 
 
 def rows_of(keys: Sequence[int], value: int, alive: int = 1) -> pa.Table:

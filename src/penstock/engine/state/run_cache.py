@@ -8,8 +8,8 @@ from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
 
-from penstock.engine.views.kernels.arrays import IntArray
-from penstock.engine.views.state.runs import Run, RunPiece
+from penstock.engine.kernels.arrays import IntArray
+from penstock.engine.state.runs import Run, RunPiece
 
 #: The memory for the cached runs of one worker process.
 CACHE_BYTES = 512 * 1024 * 1024

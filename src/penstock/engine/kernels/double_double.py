@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from penstock.engine.views.kernels.arrays import FloatArray, IntArray
+from penstock.engine.kernels.arrays import FloatArray, IntArray
 
 DoubleDouble: TypeAlias = tuple[FloatArray, FloatArray]
 

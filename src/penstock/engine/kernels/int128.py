@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.views.kernels.arrays import BoolArray, IntArray, is_valid, one_chunk, values_of
+from penstock.engine.kernels.arrays import BoolArray, IntArray, is_valid, one_chunk, values_of
 
 UnsignedArray: TypeAlias = np.ndarray[Any, np.dtype[np.uint64]]
 #: The high and the low half.

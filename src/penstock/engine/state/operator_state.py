@@ -1,7 +1,7 @@
 """The state of a view's operators in Spark's Python workers.
 
 The state of an operator is a list of runs per shard, as in a log-structured merge tree. PostgreSQL stores a piece of a
-run as one row (``penstock.view_runs``), which costs about 0.1 µs per row of state where a PostgreSQL row each would
+run as one row (``penstock.state_runs``), which costs about 0.1 µs per row of state where a PostgreSQL row each would
 cost 4 to 7 µs. A worker caches runs by their ids. A task asks PostgreSQL for the ids of the current runs and for the
 data of those that it does not have, so a cache is never out of date.
 """
@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.views.kernels.arrays import BoolArray, IntArray, combine, sorted_unique, take, values_of
-from penstock.engine.views.kernels.row_groups import expand_ranges, keep_equal, match_ranges
-from penstock.engine.views.state.compaction import Merge, merge_runs, runs_to_merge
-from penstock.engine.views.state.run_store import EmptyStore, PostgresRunStore, RunStore
-from penstock.engine.views.state.runs import HASH, Run, RunKey, RunPiece
+from penstock.engine.kernels.arrays import BoolArray, IntArray, combine, sorted_unique, take, values_of
+from penstock.engine.kernels.row_groups import expand_ranges, keep_equal, match_ranges
+from penstock.engine.state.compaction import Merge, choose_runs, merge_runs, times_of
+from penstock.engine.state.run_store import EmptyStore, PostgresRunStore, RunStore, RunWriter
+from penstock.engine.state.runs import HASH, Run, RunKey, RunPiece
 from penstock.engine.worker.spark_task import current_task
 
 SHARD, WEIGHT = "__shard", "__weight"
@@ -45,7 +45,9 @@ class StateConfig:
         task = current_task() if self.query_id else None
         if task is None:
             return OperatorState(EmptyStore(), shards, self.shards)
-        store = PostgresRunStore(self.conninfo, self.query_id, self.operator, task)
+        store = PostgresRunStore(
+            self.conninfo, self.query_id, self.operator, RunWriter(task.job.token, task.context.taskAttemptId())
+        )
         return OperatorState(store, shards, self.shards, task.job.time_us, shrinks=self.is_expiry)
 
 
@@ -133,6 +135,15 @@ class OperatorState:
         groups = sorted_unique(hashes & _GROUP_BITS)
         return self._concat(self._match(part, groups, groups | _ROW_BITS))
 
+    def find_ranges(self, part: int, low: IntArray, high: IntArray) -> tuple[pa.Table | None, IntArray]:
+        """All rows with hashes in some ranges, the oldest first, and the number of the range of each row.
+
+        The ranges are in the order of their lower ends. A row that is in several ranges is there several times.
+        """
+        matches = self._match(part, low, high)
+        numbers = np.concatenate([numbers for _, _, numbers in matches]) if matches else np.empty(0, np.int64)
+        return self._concat(matches), numbers
+
     def select(self, part: int, condition: Callable[[pa.Table], BoolArray]) -> pa.Table | None:
         """All rows that fulfil a condition, also older versions of rows. One piece is in memory at a time."""
         tables = []
@@ -150,8 +161,7 @@ class OperatorState:
         """Add rows to a part, and merge them with the newest runs where those are small."""
         if not rows.num_rows:
             return
-        # All runs of a part have their columns in the same order.
-        rows = rows.select([HASH, *sorted(name for name in rows.column_names if name != HASH)])
+        rows = _in_column_order(rows)
         rows = merge.apply(rows, is_oldest=False)
         if self._shard_count == 1:
             self._add_run(RunKey(part, 0), rows, merge)
@@ -163,17 +173,27 @@ class OperatorState:
             if counts[shard]:
                 self._add_run(RunKey(part, shard), rows.slice(end - counts[shard], counts[shard]), merge)
 
+    def add_to_shard(self, part: int, shard: int, rows: pa.Table, merge: Merge) -> None:
+        """Add rows whose shard does not follow from their hashes."""
+        if rows.num_rows:
+            self._add_run(RunKey(part, shard), merge.apply(_in_column_order(rows), is_oldest=False), merge)
+
     def flush(self) -> None:
         """Write the new runs."""
         self._store.flush()
 
+    def runs(self, part: int, shard: int) -> Sequence[Run]:
+        """The runs of a part in one shard, the oldest first."""
+        return self._runs.get(RunKey(part, shard), [])
+
     def _match(self, part: int, low: IntArray, high: IntArray) -> list[tuple[RunPiece, IntArray, IntArray]]:
         """The pieces with hashes in some ranges, the oldest first: positions in the piece and numbers of the ranges."""
         matches = []
+        highest = high if high is low else np.maximum.accumulate(high)
         for key, runs in self._runs.items():
             if key.part == part:
                 for piece in (piece for run in runs for piece in run.pieces):
-                    first = int(np.searchsorted(high, piece.hashes[0], "left"))
+                    first = int(np.searchsorted(highest, piece.hashes[0], "left"))
                     last = int(np.searchsorted(low, piece.hashes[-1], "right"))
                     if first < last:
                         limit = None if high is low else high[first:last]
@@ -192,11 +212,15 @@ class OperatorState:
     def _add_run(self, key: RunKey, rows: pa.Table, merge: Merge) -> None:
         """Add rows, which are in the order of their hashes and have different keys."""
         runs = self._runs.get(key, [])
-        merged = runs_to_merge([run.count for run in runs], rows.num_rows, shrinks=self._shrinks)
-        replaced = runs[len(runs) - merged :]
+        replaced = choose_runs(runs, rows, merge, shrinks=self._shrinks)
         self._store.load_pieces([piece for run in replaced for piece in run.pieces])
-        pieces = merge_runs(replaced, rows, merge, is_oldest=merged == len(runs))
-        self._store.stage(key, pieces, replaced)
+        pieces = merge_runs(replaced, rows, merge, is_oldest=len(replaced) == len(runs))
+        self._store.stage(key, pieces, replaced, times_of(pieces, merge))
+
+
+def _in_column_order(rows: pa.Table) -> pa.Table:
+    """The rows with the columns in the order of all runs of a part."""
+    return rows.select([HASH, *sorted(name for name in rows.column_names if name != HASH)])
 
 
 def _rows(piece: RunPiece, positions: IntArray) -> pa.Table:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.views.state.run_cache import RunCache, RunScope
-from penstock.engine.views.state.runs import Run, RunKey, RunPiece
+from penstock.engine.state.run_cache import RunCache, RunScope
+from penstock.engine.state.runs import Run, RunKey, RunPiece
 
 
 def cached_run(run_id: str, rows: int) -> Run:

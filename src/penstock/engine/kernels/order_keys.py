@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.engine.views.kernels.arrays import IntArray, is_valid, one_chunk, values_of
-from penstock.engine.views.kernels.int128 import to_int128
-from penstock.engine.views.kernels.row_groups import stable_argsort
+from penstock.engine.kernels.arrays import IntArray, is_valid, one_chunk, values_of
+from penstock.engine.kernels.int128 import to_int128
+from penstock.engine.kernels.row_groups import stable_argsort
 
 _SIGN = np.int64(-(2**63))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from penstock.engine.views.state.compaction import runs_to_merge
+from penstock.engine.state.compaction import runs_to_merge
 
 
 @pytest.mark.parametrize("size", [1, 300, 100_000])

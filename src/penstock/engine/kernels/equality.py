@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.engine.views.kernels.arrays import BoolArray, is_valid, one_chunk, values_of
+from penstock.engine.kernels.arrays import BoolArray, is_valid, one_chunk, values_of
 
 
 def equal_rows(left: pa.Table, right: pa.Table, names: Iterable[str]) -> BoolArray:

@@ -13,12 +13,16 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.views.kernels.arrays import IntArray, combine, take, values_of
+from penstock.engine.kernels.arrays import IntArray, combine, take, values_of
 
 #: The hash of a row in the state; the hash of a group in the input of an operator.
 HASH = "__hash"
 
 _PIECE_ROWS = 65_536
+#: Pieces of wide rows have fewer, so that a lookup of single rows loads little.
+PIECE_BYTES = 8 * 1024 * 1024
+#: A piece that is smaller may share its memory with others.
+_SHARED_BYTES = 65_536
 #: Threads and compression cost more than they save for small pieces.
 _COMPRESSED_BYTES = 16_384
 
@@ -28,6 +32,19 @@ class RunKey(NamedTuple):
 
     part: int
     shard: int
+
+
+class RunTimes(NamedTuple):
+    """The event times of the rows of a run, in microseconds."""
+
+    min_us: int
+    median_us: int
+    max_us: int
+
+    @classmethod
+    def of(cls, times: IntArray) -> RunTimes:
+        middle = len(times) // 2
+        return cls(int(times.min()), int(np.partition(times, middle)[middle]), int(times.max()))
 
 
 @dataclass
@@ -53,23 +70,26 @@ class Run:
     id: str
     key: RunKey
     pieces: list[RunPiece]
+    #: None if its rows have no event times.
+    times: RunTimes | None = None
 
     @property
     def count(self) -> int:
         return sum(len(piece.hashes) for piece in self.pieces)
 
 
-def new_pieces(rows: pa.Table) -> list[RunPiece]:
-    """Cut a table, which is sorted by HASH, into pieces."""
+def new_pieces(rows: pa.Table, max_bytes: int = PIECE_BYTES) -> list[RunPiece]:
+    """Cut a table, which is sorted by HASH, into pieces of about ``max_bytes`` at most."""
     hashes = values_of(rows.column(HASH))
     rows = combine(rows.drop_columns([HASH]))
-    starts = range(0, len(hashes), _PIECE_ROWS)
-    return [RunPiece(hashes[at : at + _PIECE_ROWS].copy(), _copy(rows.slice(at, _PIECE_ROWS))) for at in starts]
+    size = min(_PIECE_ROWS, max(1, len(hashes) * max_bytes // max(1, rows.nbytes)))
+    starts = range(0, len(hashes), size)
+    return [RunPiece(hashes[at : at + size].copy(), _copy(rows.slice(at, size))) for at in starts]
 
 
 def _copy(rows: pa.Table) -> pa.Table:
     """The rows without the others that a slice shares its memory with, if there may be many."""
-    return take(rows, np.arange(rows.num_rows)) if rows.num_rows > 1000 else rows
+    return take(rows, np.arange(rows.num_rows)) if rows.num_rows > 1000 or rows.nbytes > _SHARED_BYTES else rows
 
 
 def piece_table(piece: RunPiece) -> pa.Table:

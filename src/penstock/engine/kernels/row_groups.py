@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.views.kernels.arrays import BoolArray, IntArray, one_chunk, take
-from penstock.engine.views.kernels.equality import equal_values
+from penstock.engine.kernels.arrays import BoolArray, IntArray, one_chunk, take
+from penstock.engine.kernels.equality import equal_values
 
 #: Timsort is faster than a quicksort of values that consist of at most so many sorted sequences.
 _MAX_SORTED_SEQUENCES = 64
