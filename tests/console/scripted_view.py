@@ -91,6 +91,7 @@ class ScriptedView:
         """Stage state of an operator. The next cycle makes it current."""
         run = {"query": self.query.id, "operator": operator, "shard": 0, "part": 0, "run_id": f"run-{operator}"}
         stored = {**run, "token": "job", "attempt": 1, "replaces": [], "rows": rows, "data": bytes(size)}
+        stored |= {"min_us": None, "median_us": None, "max_us": None}
         async with log.database.connection() as conn:
             await conn.execute(_state["stage_run"], stored)
 

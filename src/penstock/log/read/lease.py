@@ -262,8 +262,12 @@ class Leases:
         abandoned = [request.lease_id for request in requests if request.is_abandoned and request.leases]
         if abandoned:
             await self._release_on(group.id, abandoned, conn)
-        if group.epoch < queue.epoch and not any(request.leases for request in requests):
-            has_advanced = await self.groups.advance(conn, queue, group)
+        if any(request.leases for request in requests):
+            return
+        # The cached queue may be a second old, and another process may have changed its partitions since.
+        current = queue if group.epoch < queue.epoch else await self.catalog.find_on(conn, queue_name)
+        if current is not None and group.epoch < current.epoch:
+            has_advanced = await self.groups.advance(conn, current, group)
             for request in requests:
                 request.epoch_ended = has_advanced
 
