@@ -18,7 +18,7 @@ from penstock.server.http.errors import Problem, retry_after
 from penstock.server.live.broadcaster import Broadcaster
 from penstock.server.live.compared_results import ClientResultReader, CurrentResultReader, ViewResultReader
 from penstock.server.live.query_feed import QueryBroadcaster
-from penstock.server.live.query_results import QueryResultReader
+from penstock.server.live.query_results import LiveResultReader, QueryResultReader
 from penstock.server.live.subscriber import Subscriber
 from penstock.server.live.tail_feed import TailBroadcaster
 from penstock.server.metrics.counters import ServerMetrics
@@ -83,12 +83,12 @@ class BroadcasterRegistry:
                 client_results, topic = ClientResultReader(database, query.id), client_cycle_topic(query.id)
                 # Ids of the two kinds of queries overlap; negative stream ids keep them apart.
                 return QueryBroadcaster(client_results, -query.id, notifier, topic, self._metrics, on_empty)
-            reader: type[ViewResultReader | CurrentResultReader | QueryResultReader] = QueryResultReader
+            results: LiveResultReader
             if query.is_view:
-                reader = ViewResultReader
-            elif current:
-                reader = CurrentResultReader
-            results = reader(database, query.id, query.name)
+                results = ViewResultReader(database, query.id)
+            else:
+                reader = CurrentResultReader if current else QueryResultReader
+                results = reader(database, query.id, query.name)
             return QueryBroadcaster(results, query.id, notifier, cycle_topic(query.id), self._metrics, on_empty)
 
         is_current = current and not query.is_view

@@ -6,6 +6,7 @@ independently of each other, so no cycle number orders their changes, and they d
 
 from __future__ import annotations
 
+import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -90,21 +91,39 @@ class ComparingReader(ABC):
     def _compare(self, before: dict[Any, ResultRow], now: _Results) -> ResultChanges: ...
 
 
-class CurrentResultReader(ComparingReader):
-    """Reads the view with the current window of each key of a query that runs on Spark."""
+class KeyedResultReader(ComparingReader):
+    """Reads a view that has one row for each key. ``max_age`` is the longest time between reads within a cycle."""
 
-    def __init__(self, database: Database, query_id: int, name: str) -> None:
-        super().__init__(database, query_id)
-        self._name = name
+    max_age = math.inf
 
     async def _read_results(self, conn: Connection, last: _Results, keys: list[str] | None) -> _Results:
         position = await read_position(conn, self._id)
         version = (position.cycle, keys)
-        if version == last.version and time.monotonic() - last.read_at < _CLOCK_SECONDS:
+        if version == last.version and time.monotonic() - last.read_at < self.max_age:
             return replace(last, position=position)
         rows = await self._read_rows(conn, position, keys)
         by_key = {key: (key, text) for key, text in rows[:MAX_ROWS]}
         return _Results(position, by_key, len(rows) > MAX_ROWS, version, read_at=time.monotonic())
+
+    @abstractmethod
+    async def _read_rows(self, conn: Connection, position: QueryPosition, keys: list[str] | None) -> list[ResultRow]:
+        """Return the rows of some keys or all, and one more than fit into a message if there are more."""
+
+    def _compare(self, before: dict[Any, ResultRow], now: _Results) -> ResultChanges:
+        rows = [row for key, row in now.rows.items() if before.get(key) != row]
+        gone = [key for key in before if key not in now.rows]
+        replaced = [*(key for key, _ in rows), *gone]
+        return ResultChanges(now.position, rows, replaced=replaced, is_truncated=now.is_truncated)
+
+
+class CurrentResultReader(KeyedResultReader):
+    """Reads the view with the current window of each key of a query that runs on Spark."""
+
+    max_age = _CLOCK_SECONDS
+
+    def __init__(self, database: Database, query_id: int, name: str) -> None:
+        super().__init__(database, query_id)
+        self._name = name
 
     async def _read_rows(self, conn: Connection, position: QueryPosition, keys: list[str] | None) -> list[ResultRow]:
         if not position.has_tables:
@@ -119,27 +138,11 @@ class CurrentResultReader(ComparingReader):
         rows: list[ResultRow] = await (await conn.execute(statement, {"keys": keys, "limit": MAX_ROWS + 1})).fetchall()
         return rows
 
-    def _compare(self, before: dict[Any, ResultRow], now: _Results) -> ResultChanges:
-        return _replaced_rows(before, now)
 
-
-class ViewResultReader(ComparingReader):
+class ViewResultReader(KeyedResultReader):
     """Reads the rows of a materialized view, by their key as text: several columns are a JSON array."""
 
-    def __init__(self, database: Database, query_id: int, name: str) -> None:
-        super().__init__(database, query_id)
-        self._name = name
-
-    async def _read_results(self, conn: Connection, last: _Results, keys: list[str] | None) -> _Results:
-        position = await read_position(conn, self._id)
-        version = (position.cycle, keys)
-        if version == last.version:
-            return replace(last, position=position)
-        rows = await self._read_rows(conn, keys)
-        by_key = {row[0]: row for row in rows[:MAX_ROWS]}
-        return _Results(position, by_key, len(rows) > MAX_ROWS, version)
-
-    async def _read_rows(self, conn: Connection, keys: list[str] | None) -> list[ResultRow]:
+    async def _read_rows(self, conn: Connection, position: QueryPosition, keys: list[str] | None) -> list[ResultRow]:
         cursor = conn.cursor(row_factory=scalar_row)
         view = await (await cursor.execute(_sql["view_columns"].encode(), {"query": self._id})).fetchone()
         if view is None:
@@ -157,17 +160,6 @@ class ViewResultReader(ComparingReader):
         params = {"keys": keys, "limit": MAX_ROWS + 1}
         rows: list[ResultRow] = await (await conn.execute(statement.encode(), params)).fetchall()
         return rows
-
-    def _compare(self, before: dict[Any, ResultRow], now: _Results) -> ResultChanges:
-        return _replaced_rows(before, now)
-
-
-def _replaced_rows(before: dict[Any, ResultRow], now: _Results) -> ResultChanges:
-    """The rows that appeared or changed, and the keys of these and of rows that disappeared."""
-    rows = [row for key, row in now.rows.items() if before.get(key) != row]
-    gone = [key for key in before if key not in now.rows]
-    replaced = [*(key for key, _ in rows), *gone]
-    return ResultChanges(now.position, rows, replaced=replaced, is_truncated=now.is_truncated)
 
 
 class _StateVersion(NamedTuple):

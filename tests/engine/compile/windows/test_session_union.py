@@ -22,8 +22,8 @@ from tests.engine.pipelines import T0, Bench, decoded
 from tests.engine.pipelines import bench as benches
 from tests.session_driver import SessionRunner, session_runner
 
-#: The first cases, which take about ten seconds, and the parts of 2,000 cases that `make test-long` runs.
-CASES = range(20)
+#: The first cases, which take less than 15 seconds, and the parts of 2,000 cases that `make test-long` runs.
+CASES = range(40)
 LONG_PARTS = [range(first, first + 100) for first in range(0, 2_000, 100)]
 SECOND = 1_000_000
 NEVER_IDLE_US = 400 * 86_400 * SECOND * 10
